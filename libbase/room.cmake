@@ -1,0 +1,1 @@
+target_link_libraries(adamk_base PRIVATE adamk_yaml)

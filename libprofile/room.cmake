@@ -1,0 +1,1 @@
+target_link_libraries(adamk_profile PRIVATE adamk_sqlite)
