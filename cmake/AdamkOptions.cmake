@@ -1,7 +1,7 @@
 # Warnings, sanitizers, the packages every room may use, and how they are linked.
 add_library(adamk_options INTERFACE)
 target_compile_options(adamk_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Werror)
+  -Wall -Wextra -Wpedantic -Wshadow -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these inside the standard library when -O2 inlines std::string and std::optional (GCC bugs 105651, 105562).
   target_compile_options(adamk_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
