@@ -1,0 +1,30 @@
+// PTX text as a list of statements with their lines; the first half of every reader of PTX.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adamk/base/result.h"
+
+namespace adamk::ptx {
+
+enum class StatementKind {
+  line,      // .version, .target, .address_size, .file, .loc: ended by the line
+  plain,     // ended by ';' (kept out of the text)
+  header,    // .entry or .func up to its body
+  open,      // {
+  close,     // }
+  label,     // name without ':'
+};
+
+struct Statement {
+  StatementKind kind;
+  std::string text;    // blanks collapsed to one space, comments removed
+  int line = 0;        // first line, from 1
+};
+
+/// Fails (bad_input) with a line number when a statement, a comment, a string or a block has no end.
+Result<std::vector<Statement>> scan(std::string_view text);
+
+}  // namespace adamk::ptx
