@@ -16,6 +16,11 @@ function(adamk_room name)
     list(APPEND alone ${unit})
   endforeach()
 
+  if(NOT sources AND NOT alone)
+    # CMake wants at least one source, also of a room that has none yet.
+    set(alone ${CMAKE_CURRENT_BINARY_DIR}/alone/${name}.cpp)
+    file(CONFIGURE OUTPUT ${alone} CONTENT "\n")
+  endif()
   add_library(adamk_${name} STATIC ${sources} ${alone})
   target_include_directories(adamk_${name} PUBLIC ${root}/include PRIVATE ${root}/src)
   target_link_libraries(adamk_${name} PUBLIC adamk_options)
