@@ -71,6 +71,8 @@ class Device {
   /// Asynchronous on the device's stream. `params` is copied before the call returns.
   virtual Result<void> launch(KernelHandle kernel, const LaunchShape& shape, std::span<const std::byte> params) = 0;
   virtual Result<void> synchronize() = 0;
+  /// The CUcontext behind this device, borrowed, for profilers; null where there is none (fakes).
+  virtual void* native_context() const { return nullptr; }
   /// Microseconds of device time of `work` (launches only), by events on the stream.
   virtual Result<double> time_us(const std::vector<std::pair<KernelHandle, std::span<const std::byte>>>& launches,
                                  const LaunchShape& shape) = 0;
