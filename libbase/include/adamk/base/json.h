@@ -51,9 +51,11 @@ class JsonView {
 };
 
 /// `file` is only used in messages, which give line and column. Accepts the non-standard literals NaN, Infinity and
-/// -Infinity (they appear in published config.json files) as null-like values that any numeric reader refuses.
+/// -Infinity (they appear in published config.json files) as non-finite numbers, which integer() and number() refuse.
 /// Nesting deeper than 64 and duplicate keys are refused.
 Result<Json> parse_json(std::string_view text, const std::string& file);
+/// Plain scalars are typed by the core schema of YAML 1.2; quoted ones stay strings. Refuses anchors, aliases, tags, more
+/// than one document, duplicate keys and nesting deeper than 64.
 Result<Json> parse_yaml(std::string_view text, const std::string& file);
 
 /// By extension: .yaml and .yml are YAML, everything else JSON. At most 64 MiB unless said otherwise.

@@ -18,13 +18,14 @@ namespace adamk {
 struct Tensor {
   std::string dtype;                // as the file spells it: "BF16", "F16", "F32", "I32", ...
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> data;  // little-endian, row-major; owned by the SafeTensors it came from
+  std::span<const std::byte> data;  // little-endian, row-major, of any alignment; owned by the SafeTensors it came from
 };
 
 /// The tensors of one checkpoint. Owns the mappings; tensors stay valid as long as it lives.
 class SafeTensors {
  public:
-  /// A file, or a folder holding model.safetensors or model.safetensors.index.json (the index decides when both exist).
+  /// Refuses (bad_input) files cut short, overlapping or unclaimed data, sizes that disagree with the shape, and an index
+  /// and shards that disagree. A file, or a folder holding model.safetensors or model.safetensors.index.json (the index decides when both exist).
   static Result<SafeTensors> open(const std::filesystem::path& path);
 
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
