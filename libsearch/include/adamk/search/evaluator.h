@@ -94,6 +94,7 @@ struct Evaluation {
   KernelResources resources;
   Conditions conditions;
   std::map<std::string, double> counters;   // by CUPTI metric name; empty unless collected
+  std::int64_t record = 0;                  // its number in Records when it came from there; 0: fresh
 
   /// The figure candidates are ranked by; NaN without samples.
   double median_us() const;

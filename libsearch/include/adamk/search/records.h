@@ -47,8 +47,8 @@ class Records {
   /// What is known of this plan on exactly this device with this method and tool version, whichever run found it.
   virtual Result<std::optional<Evaluation>> find(const Deployment& deployment, const RunKey& key,
                                                  const std::string& plan_hash) = 0;
-  /// One candidate of a run, all of its rows or none. `ordinal` is its place in the run's proposals. A plan that find()
-  /// already knew is linked, not stored again.
+  /// One candidate of a run, all of its rows or none. `ordinal` is its place in the run's proposals. An evaluation that
+  /// came from find() is linked, not stored again; a plan the run already has is left as it is.
   virtual Result<void> store(std::int64_t run, int ordinal, const Deployment& deployment, const Plan& plan,
                              const Evaluation& evaluation) = 0;
   virtual Result<void> close_run(std::int64_t run, RunState state, const std::string& ended_by,
