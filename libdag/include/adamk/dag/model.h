@@ -65,12 +65,19 @@ struct Model {
   std::int64_t parameters() const;                      // elements of all tensors, a tied head counted once
 };
 
-/// A folder with config.json, a config.json, or a .yaml description (docs/model-description.md).
+/// A folder with config.json, a config.json, or a .yaml description (docs/model-description.md). bad_input: a key that is
+/// missing or wrong; unsupported: a key whose value asks for what adamk does not do. Both name the file and the key.
 Result<Model> load_model(const std::filesystem::path& path);
+/// `config` is the root of a Hugging Face config.json.
 Result<Model> model_from_config(const JsonView& config);
+/// `description` is the root of a file of format adamk.model.
 Result<Model> model_from_description(const JsonView& description);
 
-/// All fields but `notes`, canonical order; what Deployment hashes. Round trip: model_from_description(model_to_json(m)) == m.
+/// A GPTQ quantisation config: `quantization_config` of a config.json, or the root of a quantize_config.json, where
+/// AutoGPTQ leaves `quant_method` out.
+Result<Quantization> quantization_from_config(const JsonView& config);
+
+/// All fields but `notes`, canonical order; what Deployment hashes. model_from_description reads it back.
 Json model_to_json(const Model& model);
 
 /// Inverse frequencies, `head_dim / 2` values in double precision, with the rope's scaling applied.
