@@ -4,3 +4,8 @@ jobs="$(nproc 2>/dev/null || echo 2)"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
+
+# The programs look for NVRTC and CUPTI in ADAMK_CUDA_HOME first.
+if [[ -n "${ADAMK_IGNORE_TOOLKIT:-}" ]]; then
+  export ADAMK_CUDA_HOME="$root/build/cuda"
+fi
