@@ -38,6 +38,7 @@ class CudaDevice final : public Device {
   Result<void> open(int index, void* external_stream);
 
   const DeviceInfo& info() const override { return info_; }
+  const void* address_space() const override { return context_; }
   Result<DeviceAddress> allocate(std::int64_t bytes) override;
   void release(DeviceAddress address) override;
   Result<void*> allocate_mapped(std::int64_t bytes, DeviceAddress* device) override;

@@ -50,6 +50,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
+  /// Devices of one address space have equal spaces: what one allocates, the other can use. (CUDA: the context.)
+  virtual const void* address_space() const { return this; }
 
   virtual Result<DeviceAddress> allocate(std::int64_t bytes) = 0;
   virtual void release(DeviceAddress address) = 0;
@@ -79,7 +81,9 @@ class Device {
 };
 
 /// Opens libcuda and device `index`. Fails (machine) with what is missing when there is no driver or no GPU.
-/// `external_stream` (CUstream) is used when the caller owns the stream and context; otherwise the device makes its own.
+/// `external_stream` (CUstream) is used when the caller owns the stream and context (then `index` is not looked at);
+/// otherwise the device makes its own stream in the primary context. Calls may come from any thread, one at a time; they
+/// leave the calling thread's current context as it was.
 Result<std::unique_ptr<Device>> open_cuda_device(int index = 0, void* external_stream = nullptr);
 
 }  // namespace adamk
