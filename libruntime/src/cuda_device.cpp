@@ -39,6 +39,7 @@ class CudaDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   const void* address_space() const override { return context_; }
+  void* native_context() const override { return context_; }
   Result<DeviceAddress> allocate(std::int64_t bytes) override;
   void release(DeviceAddress address) override;
   Result<void*> allocate_mapped(std::int64_t bytes, DeviceAddress* device) override;
