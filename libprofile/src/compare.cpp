@@ -56,9 +56,10 @@ LogitComparison compare_logits(std::span<const float> got, std::span<const doubl
   return result;
 }
 
-double logit_tolerance(const Model& model, WeightsFormat format) {
+double logit_tolerance(const Model& model, WeightsFormat format, WeightsOrigin origin) {
   const double unit = format == WeightsFormat::bf16 ? 0x1p-8 : 0x1p-11;
-  return unit / 2 * std::sqrt(8.0 * model.layers + 2.0);
+  const double depth = 1 + 1.6 * std::sqrt(static_cast<double>(model.layers));
+  return unit * (origin == WeightsOrigin::random ? depth : std::max(10.0, depth));
 }
 
 namespace {

@@ -58,13 +58,13 @@ Vector ReferenceDecoder::State::embed(int token) const {
   return x;
 }
 
-/// RMSNorm: x / sqrt(mean(x^2) + eps) x gain.
+/// RMSNorm: x / sqrt(mean(x^2) + eps) x gain. A kernel receives x rounded, and multiplies by the gain before it rounds again.
 Vector ReferenceDecoder::State::normalised(const Vector& x, std::span<const Half> gain) const {
   double squares = 0;
   for (const double value : x) squares += value * value;
   const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + model.norm_eps);
   Vector result(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) result[i] = publish(x[i] * scale * number(gain[i]));
+  for (std::size_t i = 0; i < x.size(); ++i) result[i] = publish(publish(x[i]) * scale * number(gain[i]));
   return result;
 }
 
