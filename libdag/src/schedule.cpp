@@ -57,8 +57,10 @@ AttentionShape attention_shape(const Model& model, const Plan& plan) {
   shape.fused = stage == nullptr;
   shape.splits = stage != nullptr ? stage->kv_splits : 1;
   shape.items = model.kv_heads * shape.splits;
-  // Accumulators, queries and maxima of one pass live in registers: 8 values a lane and head each.
-  shape.heads_per_pass = std::clamp(256 / model.head_dim, 1, std::min(4, model.group()));
+  // Accumulators, queries and maxima of one pass live in registers, about 14 a head: two heads where 16 warps leave a thread
+  // 96 registers, four where fewer warps leave it more.
+  const int most_heads = plan.consumer_warps > 8 ? 2 : 4;
+  shape.heads_per_pass = std::clamp(256 / model.head_dim, 1, std::min(most_heads, model.group()));
   shape.passes = ceil_div(model.group(), shape.heads_per_pass);
   while (shape.lanes_per_position * 8 < model.head_dim) shape.lanes_per_position *= 2;
   return shape;
@@ -140,7 +142,7 @@ Workspace make_workspace(const Model& model, const Plan& plan, const Schedule& s
   out.output = edge(model.hidden, plan.grid, producers(StageKind::output));
   out.gate_up = edge(schedule.gemv(StageKind::gate_up).values_out, 0, producers(StageKind::gate_up));
   out.down = edge(model.hidden, plan.grid, producers(StageKind::down));
-  out.argmax = take(std::int64_t{16} * plan.grid);
+  out.argmax = take(std::int64_t{32} * plan.grid);
   out.abort_flag = take(4);
   return out;
 }

@@ -75,7 +75,7 @@ struct Workspace {
     int producers = 0;           // SMs with work in the producing stage
   };
   Edge qkv, attention, output, gate_up, down;   // named by the producing stage
-  std::int64_t argmax = 0;       // one 16-byte entry per SM
+  std::int64_t argmax = 0;       // one 16-byte entry per SM, double-buffered by step
   std::int64_t abort_flag = 0;
   std::int64_t bytes = 0;
 };

@@ -1,0 +1,221 @@
+// Consumers: each warp owns a slice of K. It receives only its slice of the activations, straight into registers, and
+// multiplies it with the matching part of every tile; partial sums go to the storer through shared memory.
+//
+// Lane l of a warp holds, in round i, columns first + 4 (32 i + l) .. + 3 of the slice: the values of K step 8 i + l / 4
+// that the B fragment wants in lanes l % 4. K step j puts them in column j % 8 of B and zeros elsewhere, so every lane uses
+// just the values it received, and the eight columns of the result are added at the end.
+
+struct Consumer {
+  u32 slot = 0, full_parity = 0;      // ring
+  u32 buffer = 0, empty_parity = 1;   // partial sums
+  u32 inputs_parity = 0;              // plain exchanges
+  u32 attention_parity = 1;           // attention scratch empty
+};
+
+// The words of activations a lane holds for stage S.
+template <class S>
+struct Inputs {
+  static constexpr int kRounds = (S::kSteps + 7) / 8;
+  static constexpr int kWords = 2 * kRounds;
+  u32 words[kWords];
+};
+
+template <class S>
+__device__ __forceinline__ int column_of(const Block& b, int round) {
+  return b.warp * (S::kSteps * 16) + 4 * (32 * round + b.lane);
+}
+template <class S>
+__device__ __forceinline__ bool column_exists(const Block& b, int round) {
+  return 8 * round + (b.lane >> 2) < S::kSteps && column_of<S>(b, round) < S::kK;
+}
+
+template <class S, class Edge>
+__device__ __forceinline__ void receive_inputs(const AdamkKernelParams& p, const Block& b, Consumer& c, u32 tag,
+                                               Inputs<S>& x, At at) {
+  at.stage = S::kStage;
+  await_inputs<Edge>(p, b, c.inputs_parity, at);
+  int index[Inputs<S>::kRounds];
+  bool wanted[Inputs<S>::kRounds];
+#pragma unroll
+  for (int i = 0; i < Inputs<S>::kRounds; ++i) {
+    index[i] = column_of<S>(b, i);
+    wanted[i] = column_exists<S>(b, i);
+  }
+  receive_fours<Edge>(p, index, wanted, tag, x.words, at);
+}
+
+// SiLU(gate) x up computed by the reader: gate in values [0, K), up in [K, 2 K).
+template <class S, class Edge>
+__device__ __forceinline__ void receive_gated(const AdamkKernelParams& p, const Block& b, Consumer& c, u32 tag,
+                                              Inputs<S>& x, At at) {
+  at.stage = S::kStage;
+  await_inputs<Edge>(p, b, c.inputs_parity, at);
+#pragma unroll
+  for (int i = 0; i < Inputs<S>::kRounds; ++i) {
+    const int column = column_of<S>(b, i);
+    const int index[2] = {column, S::kK + column};
+    const bool exists = column_exists<S>(b, i);
+    const bool wanted[2] = {exists, exists};
+    u32 v[4];
+    receive_fours<Edge>(p, index, wanted, tag, v, at);
+    x.words[2 * i] = pack(silu(unpack_low(v[0])) * unpack_low(v[2]), silu(unpack_high(v[0])) * unpack_high(v[2]));
+    x.words[2 * i + 1] = pack(silu(unpack_low(v[1])) * unpack_low(v[3]), silu(unpack_high(v[1])) * unpack_high(v[3]));
+  }
+}
+
+// The outputs of kSplits partial attentions, combined in split order: each weighted by its share of the softmax sum.
+template <class S, class Edge, int kSplits>
+__device__ __forceinline__ void receive_splits(const AdamkKernelParams& p, const Block& b, Consumer& c, u32 tag,
+                                               Inputs<S>& x, At at) {
+  at.stage = S::kStage;
+  await_inputs<Edge>(p, b, c.inputs_parity, at);
+#pragma unroll
+  for (int i = 0; i < Inputs<S>::kRounds; ++i) {
+    const int column = column_of<S>(b, i);
+    const bool exists = column_exists<S>(b, i);
+    const int head = exists ? column / kHeadDim : 0;
+    float share[kSplits], largest = -1e30f, total = 0.0f;
+    int sum_index[kSplits];
+#pragma unroll
+    for (int s = 0; s < kSplits; ++s) sum_index[s] = s * kHeads + head;
+    receive_sums<Edge>(p, sum_index, tag, share, at);
+#pragma unroll
+    for (int s = 0; s < kSplits; ++s) largest = fmaxf(largest, share[s]);
+#pragma unroll
+    for (int s = 0; s < kSplits; ++s) {
+      share[s] = exp2_fast(share[s] - largest);
+      total += share[s];
+    }
+    const float scale = 1.0f / total;
+    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    constexpr int kBatch = kSplits < 8 ? kSplits : 8;
+#pragma unroll
+    for (int first = 0; first < kSplits; first += kBatch) {
+      int index[kBatch];
+      bool wanted[kBatch];
+      u32 v[2 * kBatch];
+#pragma unroll
+      for (int s = 0; s < kBatch; ++s) {
+        index[s] = (first + s) * (kHeads * kHeadDim) + column;
+        wanted[s] = exists && first + s < kSplits;
+      }
+      receive_fours<Edge>(p, index, wanted, tag, v, at);
+#pragma unroll
+      for (int s = 0; s < kBatch; ++s) {
+        if (first + s < kSplits) {
+          const float weight = share[first + s] * scale;
+          sum[0] += weight * unpack_low(v[2 * s]);
+          sum[1] += weight * unpack_high(v[2 * s]);
+          sum[2] += weight * unpack_low(v[2 * s + 1]);
+          sum[3] += weight * unpack_high(v[2 * s + 1]);
+        }
+      }
+    }
+    x.words[2 * i] = pack(sum[0], sum[1]);
+    x.words[2 * i + 1] = pack(sum[2], sum[3]);
+  }
+}
+
+// A row of the embedding table: the first layer's input, known to every SM once the token is.
+template <class S>
+__device__ __forceinline__ void read_embedding(const AdamkKernelParams& p, const Block& b, int token, Inputs<S>& x) {
+  const u8* row = static_cast<const u8*>(p.embedding) + 2ll * token * kHidden;
+#pragma unroll
+  for (int i = 0; i < Inputs<S>::kRounds; ++i) {
+    uint2 v = make_uint2(0, 0);
+    if (column_exists<S>(b, i)) v = load_constant_8(row + 2 * column_of<S>(b, i));
+    x.words[2 * i] = v.x;
+    x.words[2 * i + 1] = v.y;
+  }
+}
+
+// The gains of a norm for this lane's columns; loaded before the activations are waited for.
+template <class S>
+__device__ __forceinline__ void load_gains(const Block& b, const u8* gains, Inputs<S>& g) {
+#pragma unroll
+  for (int i = 0; i < Inputs<S>::kRounds; ++i) {
+    uint2 v = make_uint2(0, 0);
+    if (column_exists<S>(b, i)) v = load_constant_8(gains + 2 * column_of<S>(b, i));
+    g.words[2 * i] = v.x;
+    g.words[2 * i + 1] = v.y;
+  }
+}
+
+// RMSNorm but for the factor 1 / rms, which the storer applies to the finished sums. Returns the warp's sum of squares.
+template <class S>
+__device__ __forceinline__ float apply_gains(Inputs<S>& x, const Inputs<S>& gains) {
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 2 * Inputs<S>::kRounds; ++i) {
+    const float low = unpack_low(x.words[i]), high = unpack_high(x.words[i]);
+    squares += low * low + high * high;
+    x.words[i] = pack(low * unpack_low(gains.words[i]), high * unpack_high(gains.words[i]));
+  }
+  return warp_sum(squares);
+}
+
+// All of this SM's tiles of stage S times the warp's slice. `squares` travels with the partial sums.
+template <class S, int kWords>
+__device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block& b, Consumer& c, const u32 (&x)[kWords],
+                                         float squares, At at) {
+  static_assert(kWords == Inputs<S>::kWords, "the K slices of stage and inputs differ");
+  at.stage = S::kStage;
+  const int tiles = tile_count<S>();
+#pragma unroll 1
+  for (int tile = 0; tile < tiles; ++tile) {
+    float sums[S::kBlocks][2][4] = {};
+#pragma unroll
+    for (int chunk = 0; chunk < S::kChunks; ++chunk) {
+      constexpr u32 kStepBytes = 512u * S::kBlocks;
+      const u32 steps = chunk_steps<S>(chunk);
+      barrier_wait(p, b.base + kRingFull + 8 * c.slot, c.full_parity, at);
+      const u32 from = b.base + kRingOffset + c.slot * kRingStageBytes + b.warp * steps * kStepBytes + b.lane * 16;
+#pragma unroll
+      for (int s = 0; s < chunk_steps<S>(chunk); ++s) {
+        const int step = chunk * S::kChunkSteps + s;
+        const bool mine = (b.lane >> 2) == (step & 7);
+        const u32 b0 = mine ? x[2 * (step >> 3)] : 0u;
+        const u32 b1 = mine ? x[2 * (step >> 3) + 1] : 0u;
+#pragma unroll
+        for (int block = 0; block < S::kBlocks; ++block)
+          mma(sums[block][step & 1], load_shared_16(from + s * kStepBytes + block * 512), b0, b1);
+      }
+      __syncwarp();
+      if (b.lane == 0) barrier_arrive(b.base + kRingEmpty + 8 * c.slot);
+      advance(c.slot, c.full_parity);
+    }
+    barrier_wait(p, b.base + kPartialsEmpty + 8 * c.buffer, c.empty_parity, at);
+    float* partials = reinterpret_cast<float*>(b.shared + kPartialsOffset) +
+                      c.buffer * kConsumerWarps * (kMaxTileRows + 1) + b.warp * kMaxTileRows;
+#pragma unroll
+    for (int block = 0; block < S::kBlocks; ++block) {
+      float top = sums[block][0][0] + sums[block][0][1] + sums[block][1][0] + sums[block][1][1];
+      float bottom = sums[block][0][2] + sums[block][0][3] + sums[block][1][2] + sums[block][1][3];
+      top += __shfl_xor_sync(~0u, top, 1);
+      bottom += __shfl_xor_sync(~0u, bottom, 1);
+      top += __shfl_xor_sync(~0u, top, 2);
+      bottom += __shfl_xor_sync(~0u, bottom, 2);
+      if ((b.lane & 3) == 0) {
+        partials[block * 16 + (b.lane >> 2)] = top;
+        partials[block * 16 + 8 + (b.lane >> 2)] = bottom;
+      }
+    }
+    if (b.lane == 0)  // the block's sums of squares lie behind its rows, one per warp
+      partials[kConsumerWarps * kMaxTileRows - b.warp * kMaxTileRows + b.warp] = squares;
+    __syncwarp();
+    if (b.lane == 0) barrier_arrive(b.base + kPartialsFull + 8 * c.buffer);
+    c.buffer ^= 1;
+    if (c.buffer == 0) c.empty_parity ^= 1;
+  }
+}
+
+// The token of a step, handed over by the launcher.
+template <class Parity>
+__device__ __forceinline__ int take_token(const AdamkKernelParams& p, const Block& b, Parity& parity, At at) {
+  barrier_wait(p, b.base + kTokenReady, parity, at);
+  parity ^= 1;
+  const int token = *reinterpret_cast<volatile int*>(b.shared + kTokenWord);
+  __syncwarp();
+  if (b.lane == 0) barrier_arrive(b.base + kTokenTaken);
+  return token;
+}
