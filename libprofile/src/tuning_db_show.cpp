@@ -162,11 +162,14 @@ Result<void> check_single_statement(SQLite::Database& db, const std::string& sql
   sqlite3_stmt* statement = nullptr;
   const char* tail = nullptr;
   const int code = sqlite3_prepare_v2(db.getHandle(), sql.c_str(), -1, &statement, &tail);
+  const bool reads = statement == nullptr || sqlite3_stmt_readonly(statement) != 0;   // VACUUM passes the authorizer
+  const bool empty = statement == nullptr;
   sqlite3_finalize(statement);
   if (code == SQLITE_AUTH)
     return fail(Errc::bad_input, "only reading is allowed here (SELECT): {}", sqlite3_errmsg(db.getHandle()));
   if (code != SQLITE_OK) return fail(Errc::bad_input, "the query is no valid SQL: {}", sqlite3_errmsg(db.getHandle()));
-  if (statement == nullptr) return fail(Errc::bad_input, "the query is empty");
+  if (empty) return fail(Errc::bad_input, "the query is empty");
+  if (!reads) return fail(Errc::bad_input, "only reading is allowed here (SELECT)");
   if (tail != nullptr && std::string_view(tail).find_first_not_of(" \t\r\n;") != std::string_view::npos)
     return fail(Errc::bad_input, "one statement at a time; remove what follows the first ';'");
   return {};

@@ -1,0 +1,34 @@
+// What a worker process does when asked: compile a source, or run candidates on the GPU it owns.
+#pragma once
+
+#include <memory>
+
+#include "adamk/base/json.h"
+#include "adamk/base/result.h"
+
+namespace adamk {
+
+class WorkerSession {
+ public:
+  WorkerSession();
+  ~WorkerSession();
+  /// Requests, by "do":
+  ///   compile    source_file, arch, image_file           -> CompiledCandidate
+  ///   device     device                                  -> {identity, method}
+  ///   open       deployment, weights, seed               -> {}
+  ///   reference  positions                               -> {}
+  ///   load       plan, compiled                          -> {}
+  ///   verify     positions                               -> {passed, message, verdict}
+  ///   time       timing                                  -> TimedCandidate
+  ///   health                                             -> {}      fails when the GPU context is no longer usable
+  Result<Json> answer(const Json& request);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Serves the channel until the parent closes it.
+int serve_worker(int channel);
+
+}  // namespace adamk
