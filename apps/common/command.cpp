@@ -25,10 +25,21 @@ Command::Command(std::string name, std::string description) : app_(std::move(des
 
 CLI::App& Command::add(const std::string& name, const std::string& description, Body body) {
   CLI::App* sub = app_.add_subcommand(name, description);
-  sub->add_flag("--json", options_.json, "Print the result as JSON");
-  sub->add_flag("-q,--quiet", options_.quiet, "No progress and no notes on stderr");
+  add_common(*sub);
   bodies_.emplace_back(sub, std::move(body));
   return *sub;
+}
+
+CLI::App& Command::only(Body body) {
+  app_.require_subcommand(0);
+  add_common(app_);
+  bodies_.emplace_back(&app_, std::move(body));
+  return app_;
+}
+
+void Command::add_common(CLI::App& app) {
+  app.add_flag("--json", options_.json, "Print the result as JSON");
+  app.add_flag("-q,--quiet", options_.quiet, "No progress and no notes on stderr");
 }
 
 int Command::run(int argc, const char* const* argv) {

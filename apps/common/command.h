@@ -37,6 +37,8 @@ class Command {
 
   /// The subcommand, to add options to; it already has --json and --quiet.
   CLI::App& add(const std::string& name, const std::string& description, Body body);
+  /// Instead of subcommands: a program that does one thing. The options go on the app itself.
+  CLI::App& only(Body body);
   CLI::App& app() { return app_; }
   const CommonOptions& options() const { return options_; }
 
@@ -46,6 +48,7 @@ class Command {
 
  private:
   int run_body(const Body& body);
+  void add_common(CLI::App& app);
   CLI::App app_;
   std::string name_;
   CommonOptions options_;

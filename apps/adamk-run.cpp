@@ -1,0 +1,329 @@
+// adamk-run: decode with an exported artifact: verify it, generate with it, time it.
+#include <algorithm>
+#include <optional>
+
+#include "adamk.h"
+#include "adamk/dag/deployment.h"
+#include "adamk/profile/oracle.h"
+#include "adamk/profile/timing.h"
+#include "adamk/profile/verify.h"
+#include "adamk/runtime/artifact.h"
+#include "adamk/runtime/decoder.h"
+#include "common/command.h"
+#include "common/weights_flags.h"
+
+namespace adamk {
+namespace {
+
+struct RunFlags {
+  std::string artifact;
+  WeightsFlags weights;
+  std::string prompt;
+  std::vector<int> tokens;
+  std::vector<std::int64_t> positions;
+  std::int64_t position = 0;
+  int steps = 0;
+  int repeat = 100;
+  int device = 0;
+  std::uint64_t seed = 1;
+  bool reference = false, unverified = false, no_cupti = false, skip_weight_hashes = false;
+};
+
+ArtifactChecks checks_of(const RunFlags& flags) {
+  return flags.skip_weight_hashes ? ArtifactChecks::skip_weights : ArtifactChecks::all;
+}
+
+Result<Deployment> deployment_of(const Artifact& artifact) {
+  const JsonView view(artifact.manifest.at("deployment"), artifact.manifest_path().string(), "deployment");
+  ADAMK_TRY(Deployment deployment, deployment_from_json(view));
+  if (deployment.key() != artifact.recipe.deployment_key) {
+    return tl::unexpected<Error>(view.error(Errc::bad_input, "is not the deployment that the recipe names"));
+  }
+  return deployment;
+}
+
+/// --model or --random-weights, else the seed the artifact itself was made from.
+WeightsFlags weights_flags(const RunFlags& flags, const Artifact& artifact) {
+  return flags.weights.given() ? flags.weights : flags_of_origin(artifact.weights_origin);
+}
+
+/// The weights the artifact was packed from, as the reference reads them.
+Result<Weights> weights_of(const RunFlags& flags, const Artifact& artifact, const Deployment& deployment) {
+  const WeightsFlags source = weights_flags(flags, artifact);
+  if (!source.given()) {
+    return fail(Errc::bad_input, "{}: was made from a checkpoint; the reference needs it: --model FOLDER", flags.artifact);
+  }
+  ADAMK_TRY(Weights weights, load_weights(deployment, source));
+  if (weights.hash() != artifact.recipe.weights_hash) {
+    return fail(Errc::bad_input, "{}: was packed from other weights than {}", flags.artifact,
+                source.seed ? source.origin() : source.folder);
+  }
+  return weights;
+}
+
+Result<std::vector<int>> prompt_of(const RunFlags& flags, int vocab) {
+  if (flags.prompt.empty()) return flags.tokens;
+  if (vocab != 256) {
+    return fail(Errc::bad_input, "--prompt: the vocabulary has {} tokens, so they are not bytes; give --tokens instead", vocab);
+  }
+  return bytes_to_tokens(flags.prompt);
+}
+
+// ---- verify
+
+Result<void> print_verdict(const VerifyReport& report, const CommonOptions& options) {
+  if (options.json) return print_json(verify_report_to_json(report));
+  Table table{{{"check"}, {"position", true}, {"relative error", true}, {"tolerance", true}, {"max error", true},
+               {"unwritten", true}}, {}};
+  for (const auto& [position, logits] : report.positions) {
+    table.rows.push_back({"logits", position, Cell(logits.relative_l2, 6), Cell(report.tolerance, 6),
+                          Cell(logits.max_abs_error, 6), logits.unwritten});
+  }
+  if (report.greedy.compared > 0) {
+    const LogitComparison& worst = report.greedy.worst;
+    table.rows.push_back({"greedy, worst", Cell(), Cell(worst.relative_l2, 6), Cell(report.tolerance, 6),
+                          Cell(worst.max_abs_error, 6), worst.unwritten});
+  }
+  ADAMK_CHECK(print_table(table, TableFormat::text, options));
+  if (report.greedy.compared > 0) {
+    ADAMK_CHECK(print(fmt::format("greedy: {} of {} tokens equal to the reference's, {} near ties", report.greedy.equal,
+                                  report.greedy.compared, report.greedy.near_ties.size())));
+  }
+  for (const NearTie& tie : report.greedy.near_ties) {
+    ADAMK_CHECK(print(fmt::format("near tie at position {}: reference {}, kernel {}, gap {:.4g}, measured error {:.4g}",
+                                  tie.position, tie.reference, tie.chosen, tie.gap, tie.error)));
+  }
+  return report.passed() ? print("verified") : Result<void>();
+}
+
+Result<void> run_verify(const RunFlags& flags, const CommonOptions& options) {
+  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact, checks_of(flags)));
+  ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
+  ADAMK_TRY(const auto device, open_cuda_device(flags.device));
+  ADAMK_TRY(Decoder decoder, Decoder::create(*device, artifact.recipe, artifact.inputs()));
+  ADAMK_TRY(const Weights weights, weights_of(flags, artifact, deployment));
+  VerifyOptions wanted;
+  wanted.positions = flags.positions;
+  if (wanted.positions.empty()) {
+    for (const std::int64_t position : {0, 64, 255}) {
+      if (position < artifact.recipe.context) wanted.positions.push_back(position);
+    }
+  }
+  ADAMK_TRY(wanted.prompt, prompt_of(flags, artifact.recipe.vocab));
+  wanted.greedy_tokens = flags.steps;
+  wanted.seed = flags.seed;
+  ADAMK_TRY(const VerifyReport report, verify_decoder(decoder, deployment, weights, wanted));
+  ADAMK_CHECK(print_verdict(report, options));
+  if (!report.passed()) return fail(Errc::check_failed, "{}: not verified: {}", flags.artifact, report.failure);
+  return {};
+}
+
+// ---- generate
+
+Result<std::vector<int>> generate_on_reference(const RunFlags& flags, const Artifact& artifact, std::vector<int> tokens) {
+  ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
+  ADAMK_TRY(const Weights weights, weights_of(flags, artifact, deployment));
+  ADAMK_TRY(ReferenceDecoder reference, ReferenceDecoder::create(deployment.model, weights, artifact.recipe.context));
+  std::vector<int> made;
+  std::vector<double> logits;
+  for (const int token : tokens) {
+    ADAMK_TRY(logits, reference.step(token, reference.length()));
+  }
+  for (;;) {
+    made.push_back(argmax(logits));
+    if (static_cast<int>(made.size()) == flags.steps) return made;
+    ADAMK_TRY(logits, reference.step(made.back(), reference.length()));
+  }
+}
+
+/// Through the C API, as a user's program would.
+Result<std::vector<int>> generate_on_gpu(const RunFlags& flags, const std::vector<int>& tokens) {
+  struct Handles {
+    adamk_model* model = nullptr;
+    adamk_session* session = nullptr;
+    ~Handles() {
+      adamk_session_destroy(session);
+      adamk_close(model);
+    }
+  } handles;
+  const auto error_of = [](adamk_status status, const std::string& text) -> tl::unexpected<Error> {
+    return fail(status == ADAMK_MACHINE ? Errc::machine : Errc::bad_input, "{}", text);
+  };
+  char text[2048] = "";
+  adamk_open_options open_options{};
+  open_options.size = sizeof open_options;
+  open_options.skip_weight_hashes = flags.skip_weight_hashes ? 1 : 0;
+  adamk_status status = adamk_open(flags.artifact.c_str(), &open_options, &handles.model, text, sizeof text);
+  if (status != ADAMK_OK) return error_of(status, text);
+  adamk_session_options session_options{};
+  session_options.size = sizeof session_options;
+  session_options.device = flags.device;
+  status = adamk_session_create(handles.model, &session_options, &handles.session, text, sizeof text);
+  if (status != ADAMK_OK) {
+    return error_of(status, fmt::format("{} (--reference decodes on the CPU instead, in double precision)", text));
+  }
+  // The choice after the last prompt token is the first one made.
+  const std::size_t steps = tokens.size() + static_cast<std::size_t>(flags.steps) - 1;
+  status = adamk_step(handles.session, tokens.data(), tokens.size(), static_cast<std::int64_t>(steps));
+  std::vector<int> chosen(steps);
+  if (status == ADAMK_OK) status = adamk_read_tokens(handles.session, chosen.data(), chosen.size());
+  if (status != ADAMK_OK) return error_of(status, adamk_session_error(handles.session));
+  chosen.erase(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(tokens.size() - 1));
+  return chosen;
+}
+
+Result<void> check_room(const std::vector<int>& prompt, int steps, const Recipe& recipe) {
+  if (prompt.empty()) return fail(Errc::bad_input, "nothing to start from: give --prompt TEXT or --tokens 1,2,3");
+  if (steps < 1) return fail(Errc::bad_input, "--steps: {} is less than 1", steps);
+  if (static_cast<std::int64_t>(prompt.size()) + steps - 1 > recipe.context) {
+    return fail(Errc::bad_input, "--steps: {} after a prompt of {} do not fit a context of {}", steps, prompt.size(),
+                recipe.context);
+  }
+  return {};
+}
+
+Result<void> run_generate(const RunFlags& flags, const CommonOptions& options) {
+  // The GPU path opens the artifact again through the C API, so the large hashes are left to it.
+  const ArtifactChecks checks = flags.reference ? checks_of(flags) : ArtifactChecks::skip_weights;
+  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact, checks));
+  ADAMK_TRY(const std::vector<int> prompt, prompt_of(flags, artifact.recipe.vocab));
+  ADAMK_CHECK(check_room(prompt, flags.steps, artifact.recipe));
+  if (flags.reference) note(options, "decoding with the reference decoder (double precision, CPU), not with the kernel");
+  ADAMK_TRY(const std::vector<int> made,
+            flags.reference ? generate_on_reference(flags, artifact, prompt) : generate_on_gpu(flags, prompt));
+  const bool bytes = artifact.recipe.vocab == 256;
+  if (options.json) {
+    Json result{{"decoder", flags.reference ? "reference" : "gpu"}, {"prompt", prompt}, {"tokens", made}};
+    if (bytes) result["text"] = tokens_to_bytes(made);
+    return print_json(result);
+  }
+  if (bytes) return print(tokens_to_bytes(prompt) + tokens_to_bytes(made));
+  return print(fmt::format("{}", fmt::join(made, ",")));
+}
+
+// ---- bench
+
+/// No time is shown of a kernel that was not found correct. Says what stands behind the figures.
+Result<std::string> verification_for_bench(const RunFlags& flags, const Artifact& artifact, Decoder& decoder,
+                                           const CommonOptions& options) {
+  if (flags.unverified) return "no (--unverified)";
+  if (!weights_flags(flags, artifact).given()) {
+    return fail(Errc::bad_input, "{}: a time is shown of a verified kernel only, which needs the checkpoint: --model FOLDER, "
+                "or --unverified to see it all the same", flags.artifact);
+  }
+  note(options, "verifying against the reference first (--unverified skips it)");
+  ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
+  ADAMK_TRY(const Weights weights, weights_of(flags, artifact, deployment));
+  VerifyOptions wanted;
+  wanted.positions = {flags.position};
+  wanted.greedy_tokens = 2;
+  wanted.seed = flags.seed;
+  ADAMK_TRY(const VerifyReport report, verify_decoder(decoder, deployment, weights, wanted));
+  if (!report.passed()) return fail(Errc::check_failed, "{}: not verified: {}", flags.artifact, report.failure);
+  return "yes, against the reference";
+}
+
+/// Weights, and KV read and written, averaged over the steps of a launch.
+double bytes_per_token(const Recipe& recipe, std::int64_t position, int steps) {
+  const double kv_per_position = 4.0 * recipe.layers * recipe.kv_heads * recipe.head_dim;
+  const double positions = static_cast<double>(position) + (steps - 1) / 2.0 + 1.0;
+  return static_cast<double>(recipe.bytes_per_step) + kv_per_position * positions;
+}
+
+Result<void> print_timing(const Timing& timing, const Artifact& artifact, const RunFlags& flags,
+                          const std::string& device, const std::string& verified, const CommonOptions& options) {
+  const Recipe& recipe = artifact.recipe;
+  const Statistics& us = timing.per_token;
+  const double bytes = bytes_per_token(recipe, flags.position, timing.steps);
+  const double gbps = bytes / us.median / 1e3;
+  if (options.json) {
+    return print_json(Json{{"device", device},
+                           {"deployment", recipe.deployment_key},
+                           {"plan", recipe.plan_hash},
+                           {"verified", !flags.unverified},
+                           {"method", to_string(timing.method)},
+                           {"position", flags.position},
+                           {"steps_per_launch", timing.steps},
+                           {"us_per_token", statistics_to_json(us)},
+                           {"events_us_per_token", timing.events_us},
+                           {"tokens_per_s", 1e6 / us.median},
+                           {"bytes_per_token", bytes},
+                           {"gbps", gbps},
+                           {"settled", timing.launches.settled},
+                           {"discarded", timing.launches.discarded},
+                           {"samples_us", timing.samples_us}});
+  }
+  Table table{{{"device"}, {"position", true}, {"us/token", true}, {"p10", true}, {"p90", true}, {"samples", true},
+               {"tokens/s", true}, {"MB/token", true}, {"GB/s", true}, {"clock"}, {"verified"}}, {}};
+  table.rows.push_back({device, flags.position, Cell(us.median, 2), Cell(us.p10, 2), Cell(us.p90, 2), us.count,
+                        Cell(1e6 / us.median, 0), Cell(bytes / 1e6, 2), Cell(gbps, 0), to_string(timing.method), verified});
+  return print_table(table, TableFormat::text, options);
+}
+
+Result<void> run_bench(const RunFlags& flags, const CommonOptions& options) {
+  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact, checks_of(flags)));
+  ADAMK_TRY(const auto device, open_cuda_device(flags.device));
+  ADAMK_TRY(Decoder decoder, Decoder::create(*device, artifact.recipe, artifact.inputs()));
+  ADAMK_TRY(const std::string verified, verification_for_bench(flags, artifact, decoder, options));
+  TimingOptions timing_options;
+  timing_options.position = flags.position;
+  timing_options.steps = flags.steps;
+  timing_options.max_samples = flags.repeat;
+  timing_options.min_samples = std::min(timing_options.min_samples, flags.repeat);
+  timing_options.use_cupti = !flags.no_cupti;
+  ADAMK_TRY(const Timing timing, time_decoder(decoder, timing_options));
+  if (!timing.note.empty()) note(options, timing.note);
+  return print_timing(timing, artifact, flags, device->info().name, verified, options);
+}
+
+// ---- flags
+
+void add_artifact(CLI::App& app, RunFlags& flags) {
+  app.add_option("artifact", flags.artifact, "Folder that adamk-export wrote")->required();
+  add_weights_flags(app, flags.weights);
+  app.add_option("--device", flags.device, "Index of the GPU")->capture_default_str();
+  app.add_flag("--skip-weight-hashes", flags.skip_weight_hashes, "Check the large files by their size only");
+}
+
+void add_prompt(CLI::App& app, RunFlags& flags) {
+  CLI::Option* prompt = app.add_option("--prompt", flags.prompt, "Text to start from (models whose tokens are bytes)");
+  app.add_option("--tokens", flags.tokens, "Tokens to start from: 1,2,3")->delimiter(',')->excludes(prompt);
+}
+
+int run(int argc, char** argv) {
+  RunFlags flags;
+  Command command("adamk-run", "Decode with an exported artifact.");
+  CLI::App& verify = command.add("verify", "Compare the kernel with the double-precision reference decoder.",
+                                 [&] { return run_verify(flags, command.options()); });
+  add_artifact(verify, flags);
+  add_prompt(verify, flags);
+  verify.add_option("--positions", flags.positions, "Positions whose logits are compared (0,64,255)")->delimiter(',');
+  // The default of --steps differs between the commands, so each sets its own when the flag is absent.
+  verify.add_option("--steps", flags.steps, "Greedy tokens to compare (32)")->check(CLI::NonNegativeNumber);
+  verify.add_option("--seed", flags.seed, "Of random KV and tokens")->capture_default_str();
+  verify.preparse_callback([&](std::size_t) { flags.steps = 32; });
+
+  CLI::App& generate = command.add("generate", "Continue a prompt, greedily.",
+                                   [&] { return run_generate(flags, command.options()); });
+  add_artifact(generate, flags);
+  add_prompt(generate, flags);
+  generate.add_option("--steps", flags.steps, "Tokens to make (64)");
+  generate.add_flag("--reference", flags.reference, "Decode with the reference decoder on the CPU instead of the kernel");
+  generate.preparse_callback([&](std::size_t) { flags.steps = 64; });
+
+  CLI::App& bench = command.add("bench", "Time decode steps, back to back.",
+                                [&] { return run_bench(flags, command.options()); });
+  add_artifact(bench, flags);
+  bench.add_option("--position", flags.position, "Of the first token of each launch")->capture_default_str();
+  bench.add_option("--steps", flags.steps, "Tokens one launch decodes; 0: as many as it can")->check(CLI::NonNegativeNumber);
+  bench.add_option("--repeat", flags.repeat, "Most launches to time")->check(CLI::PositiveNumber)->capture_default_str();
+  bench.add_option("--seed", flags.seed, "Of random KV and tokens of the check before timing")->capture_default_str();
+  bench.add_flag("--unverified", flags.unverified, "Time without verifying first; the result says so");
+  bench.add_flag("--no-cupti", flags.no_cupti, "Time with CUDA events even where CUPTI works");
+  return command.run(argc, argv);
+}
+
+}  // namespace
+}  // namespace adamk
+
+int main(int argc, char** argv) { return adamk::run(argc, argv); }
