@@ -37,7 +37,8 @@ std::uint16_t float_to_fp16(float value) {
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   if (magnitude >= 0x47800000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // 65536 and beyond
-  if (magnitude >= 0x38800000u) {  // normal in binary16; a carry out of the fraction moves the exponent up, to infinity too
+  if (magnitude >=
+      0x38800000u) {  // normal in binary16; a carry out of the fraction moves the exponent up, to infinity too
     return static_cast<std::uint16_t>(sign | shift_right_even(magnitude - 0x38000000u, 13));
   }
   if (magnitude < 0x33000000u) return static_cast<std::uint16_t>(sign);  // below half of the smallest subnormal

@@ -46,9 +46,7 @@ Hasher::Hasher() : state_(std::make_unique<State>()) {
 
 Hasher::~Hasher() = default;
 
-void Hasher::update(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(&state_->xxh, bytes.data(), bytes.size());
-}
+void Hasher::update(std::span<const std::byte> bytes) { XXH3_128bits_update(&state_->xxh, bytes.data(), bytes.size()); }
 
 std::string Hasher::hex() const { return to_hex(XXH3_128bits_digest(&state_->xxh)); }
 

@@ -8,15 +8,23 @@ namespace {
 
 std::string_view type_name(const Json& value) {
   switch (value.type()) {
-    case Json::value_t::null: return "null";
-    case Json::value_t::object: return "an object";
-    case Json::value_t::array: return "a list";
-    case Json::value_t::string: return "a string";
-    case Json::value_t::boolean: return "true or false";
+    case Json::value_t::null:
+      return "null";
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::array:
+      return "a list";
+    case Json::value_t::string:
+      return "a string";
+    case Json::value_t::boolean:
+      return "true or false";
     case Json::value_t::number_integer:
-    case Json::value_t::number_unsigned: return "an integer";
-    case Json::value_t::number_float: return std::isfinite(value.get<double>()) ? "a number" : "not finite";
-    default: return "binary";
+    case Json::value_t::number_unsigned:
+      return "an integer";
+    case Json::value_t::number_float:
+      return std::isfinite(value.get<double>()) ? "a number" : "not finite";
+    default:
+      return "binary";
   }
 }
 
@@ -72,8 +80,8 @@ Result<void> JsonView::only_keys(std::initializer_list<std::string_view> allowed
   }
   for (const auto& [key, member] : value_->items()) {
     if (std::find(allowed.begin(), allowed.end(), key) == allowed.end()) {
-      return tl::unexpected(error(
-          Errc::bad_input, fmt::format("unknown key '{}'; known are {}", key, fmt::join(allowed, ", "))));
+      return tl::unexpected(
+          error(Errc::bad_input, fmt::format("unknown key '{}'; known are {}", key, fmt::join(allowed, ", "))));
     }
   }
   return {};
@@ -145,10 +153,9 @@ Result<void> expect_format(const JsonView& root, std::string_view format, int ve
   ADAMK_TRY(const std::int64_t number, stated_version.integer());
   if (number == version) return {};
   return tl::unexpected(stated_version.error(
-      Errc::unsupported,
-      fmt::format("{} version {} is {} than this program reads ({}); {}", format, number,
-                  number > version ? "newer" : "older", version,
-                  number > version ? "use a newer adamk" : "make the file again with this adamk")));
+      Errc::unsupported, fmt::format("{} version {} is {} than this program reads ({}); {}", format, number,
+                                     number > version ? "newer" : "older", version,
+                                     number > version ? "use a newer adamk" : "make the file again with this adamk")));
 }
 
 }  // namespace adamk

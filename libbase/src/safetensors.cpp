@@ -27,7 +27,8 @@ std::int64_t element_size(std::string_view dtype) {
   constexpr Entry entries[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"F8_E8M0", 1},
                                {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},     {"U32", 4},
                                {"F32", 4},  {"F64", 8}, {"I64", 8}, {"U64", 8},     {"C64", 8}};
-  const auto* entry = std::find_if(std::begin(entries), std::end(entries), [&](const Entry& e) { return e.name == dtype; });
+  const auto* entry =
+      std::find_if(std::begin(entries), std::end(entries), [&](const Entry& e) { return e.name == dtype; });
   return entry == std::end(entries) ? 0 : entry->bytes;
 }
 
@@ -68,15 +69,15 @@ Result<Entry> read_entry(const JsonView& view, std::string name, std::span<const
   ADAMK_TRY(entry.begin, pair[0].integer(0));
   ADAMK_TRY(entry.end, pair[1].integer(0));
   if (entry.begin > entry.end || static_cast<std::uint64_t>(entry.end) > data.size()) {
-    return tl::unexpected(offsets.error(
-        Errc::bad_input, fmt::format("[{}, {}] is not inside the {} bytes of data", entry.begin, entry.end, data.size())));
+    return tl::unexpected(offsets.error(Errc::bad_input, fmt::format("[{}, {}] is not inside the {} bytes of data",
+                                                                     entry.begin, entry.end, data.size())));
   }
   const std::optional<std::int64_t> bytes = byte_count(entry.tensor.shape, element);
   if (!bytes || *bytes != entry.end - entry.begin) {
-    return tl::unexpected(offsets.error(
-        Errc::bad_input, fmt::format("{} bytes, but shape [{}] of {} needs {}", entry.end - entry.begin,
-                                     fmt::join(entry.tensor.shape, ", "), entry.tensor.dtype,
-                                     bytes ? std::to_string(*bytes) : "more than 2^63")));
+    return tl::unexpected(
+        offsets.error(Errc::bad_input, fmt::format("{} bytes, but shape [{}] of {} needs {}", entry.end - entry.begin,
+                                                   fmt::join(entry.tensor.shape, ", "), entry.tensor.dtype,
+                                                   bytes ? std::to_string(*bytes) : "more than 2^63")));
   }
   entry.tensor.data = data.subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(*bytes));
   return entry;
@@ -93,7 +94,8 @@ Result<void> check_coverage(std::vector<Entry>& entries, std::size_t data_bytes,
       return fail(Errc::bad_input, "{}: {}: overlaps {}", file, entries[i].name, entries[i - 1].name);
     }
     if (entries[i].begin > position) {
-      return fail(Errc::bad_input, "{}: bytes {} to {} of the data belong to no tensor", file, position, entries[i].begin);
+      return fail(Errc::bad_input, "{}: bytes {} to {} of the data belong to no tensor", file, position,
+                  entries[i].begin);
     }
     position = entries[i].end;
   }
@@ -168,8 +170,8 @@ Result<void> add_file(const std::filesystem::path& path, const std::set<std::str
     for (const Entry& entry : entries) {
       present.insert(entry.name);
       if (!expected->contains(entry.name)) {
-        return fail(Errc::bad_input, "{}: holds the tensor '{}', which {} does not place there", path.string(), entry.name,
-                    index_name);
+        return fail(Errc::bad_input, "{}: holds the tensor '{}', which {} does not place there", path.string(),
+                    entry.name, index_name);
       }
     }
     for (const std::string& name : *expected) {
@@ -231,8 +233,10 @@ Result<void> write_safetensors(const std::filesystem::path& path, std::span<cons
   std::uint64_t offset = 0;
   for (const TensorToWrite* tensor : order) {
     const std::int64_t element = element_size(tensor->dtype);
-    if (element == 0) return fail(Errc::bad_input, "{}: {}: unknown type '{}'", path.string(), tensor->name, tensor->dtype);
-    const bool negative = std::any_of(tensor->shape.begin(), tensor->shape.end(), [](auto extent) { return extent < 0; });
+    if (element == 0)
+      return fail(Errc::bad_input, "{}: {}: unknown type '{}'", path.string(), tensor->name, tensor->dtype);
+    const bool negative =
+        std::any_of(tensor->shape.begin(), tensor->shape.end(), [](auto extent) { return extent < 0; });
     const std::optional<std::int64_t> bytes = byte_count(tensor->shape, element);
     if (negative || !bytes || static_cast<std::uint64_t>(*bytes) != tensor->data.size()) {
       return fail(Errc::bad_input, "{}: {}: {} bytes do not fill shape [{}] of {}", path.string(), tensor->name,
@@ -241,9 +245,8 @@ Result<void> write_safetensors(const std::filesystem::path& path, std::span<cons
     if (tensor->name == "__metadata__" || header.contains(tensor->name)) {
       return fail(Errc::bad_input, "{}: the tensor name '{}' is taken", path.string(), tensor->name);
     }
-    header[tensor->name] = {{"dtype", tensor->dtype},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {offset, offset + tensor->data.size()}}};
+    header[tensor->name] = {
+        {"dtype", tensor->dtype}, {"shape", tensor->shape}, {"data_offsets", {offset, offset + tensor->data.size()}}};
     offset += tensor->data.size();
   }
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -14,7 +14,7 @@ inline constexpr std::size_t max_document_depth = 64;
 class TreeBuilder {
  public:
   /// Each returns an empty string, or what is wrong ("duplicate key 'a'").
-  std::string begin(Json container);   // Json::object() or Json::array()
+  std::string begin(Json container);  // Json::object() or Json::array()
   void end() { open_.pop_back(); }
   std::string key(std::string name);
   void value(Json scalar) { place(std::move(scalar)); }

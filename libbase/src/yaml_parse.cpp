@@ -70,8 +70,10 @@ bool plain_scalar(const std::string& text, Json& out) {
   if (one_of(text, {".nan", ".NaN", ".NAN"})) return out = std::numeric_limits<double>::quiet_NaN(), true;
 
   std::string_view digits = text;
-  if (digits.starts_with("0x") && all_digits(digits.substr(2), 16)) return convert<std::uint64_t>(digits.substr(2), 16, out);
-  if (digits.starts_with("0o") && all_digits(digits.substr(2), 8)) return convert<std::uint64_t>(digits.substr(2), 8, out);
+  if (digits.starts_with("0x") && all_digits(digits.substr(2), 16))
+    return convert<std::uint64_t>(digits.substr(2), 16, out);
+  if (digits.starts_with("0o") && all_digits(digits.substr(2), 8))
+    return convert<std::uint64_t>(digits.substr(2), 8, out);
   if (digits.starts_with('+')) digits.remove_prefix(1);
   const bool negative = digits.starts_with('-') && digits.size() == text.size();
   if (all_digits(negative ? digits.substr(1) : digits, 10)) {

@@ -7,7 +7,9 @@ namespace {
 
 using FileTest = TemporaryFolder;
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 TEST_F(FileTest, ReadsExactlyUpToTheBound) {
   const auto path = write("five", std::string("a\0b\nc", 5));

@@ -42,18 +42,18 @@ TEST(HalfTest, Fp16RoundsToNearestEven) {
   EXPECT_EQ(float_to_fp16(1.00146484375f), 0x3c02);  // tie, up to even
   EXPECT_EQ(float_to_fp16(65504.0f), 0x7bff);
   EXPECT_EQ(float_to_fp16(65519.0f), 0x7bff);
-  EXPECT_EQ(float_to_fp16(65520.0f), 0x7c00);        // tie, up to infinity
+  EXPECT_EQ(float_to_fp16(65520.0f), 0x7c00);  // tie, up to infinity
   EXPECT_EQ(float_to_fp16(1e9f), 0x7c00);
   EXPECT_EQ(float_to_fp16(-infinity), 0xfc00);
   EXPECT_EQ(float_to_fp16(-0.0f), 0x8000);
 }
 
 TEST(HalfTest, Fp16SubnormalsRoundToNearestEven) {
-  EXPECT_EQ(float_to_fp16(0x1p-14f), 0x0400);              // smallest normal
-  EXPECT_EQ(float_to_fp16(0x1p-24f), 0x0001);              // smallest subnormal
-  EXPECT_EQ(float_to_fp16(0x1p-25f), 0x0000);              // tie, down to zero
-  EXPECT_EQ(float_to_fp16(0x1.000002p-25f), 0x0001);       // above the tie
-  EXPECT_EQ(float_to_fp16(0x1.8p-24f), 0x0002);            // tie, up to even
+  EXPECT_EQ(float_to_fp16(0x1p-14f), 0x0400);                 // smallest normal
+  EXPECT_EQ(float_to_fp16(0x1p-24f), 0x0001);                 // smallest subnormal
+  EXPECT_EQ(float_to_fp16(0x1p-25f), 0x0000);                 // tie, down to zero
+  EXPECT_EQ(float_to_fp16(0x1.000002p-25f), 0x0001);          // above the tie
+  EXPECT_EQ(float_to_fp16(0x1.8p-24f), 0x0002);               // tie, up to even
   EXPECT_EQ(float_to_fp16(0x1.ffcp-15f + 0x1p-25f), 0x0400);  // tie between the last subnormal and the first normal
   EXPECT_EQ(float_to_fp16(-1e-30f), 0x8000);
 }

@@ -28,7 +28,9 @@ TEST_F(HashTest, PiecesGiveTheDigestOfTheWhole) {
   EXPECT_EQ(hasher.hex().size(), 32u);
 }
 
-TEST_F(HashTest, OneBitChangesTheDigest) { EXPECT_NE(hash_hex(std::string_view("a")), hash_hex(std::string_view("c"))); }
+TEST_F(HashTest, OneBitChangesTheDigest) {
+  EXPECT_NE(hash_hex(std::string_view("a")), hash_hex(std::string_view("c")));
+}
 
 }  // namespace
 }  // namespace adamk

@@ -44,7 +44,8 @@ TEST_F(JsonTest, KeysKeepTheirOrder) {
 }
 
 TEST_F(JsonTest, NonFiniteLiteralsParseButNoReaderTakesThem) {
-  const auto document = parse_json(R"({"say \"NaN\"": "Infinity", "a": [NaN, Infinity, -Infinity, 1], "b": "NaN"})", "f");
+  const auto document =
+      parse_json(R"({"say \"NaN\"": "Infinity", "a": [NaN, Infinity, -Infinity, 1], "b": "NaN"})", "f");
   ASSERT_TRUE(document) << document.error().message;
   const JsonView root(*document, "f");
   EXPECT_EQ(root.at("say \"NaN\"")->text().value(), "Infinity");
@@ -106,7 +107,8 @@ TEST_F(JsonTest, FormatAndVersionAreChecked) {
 
 TEST_F(JsonTest, YamlScalarsFollowTheCoreSchema) {
   const auto document = parse_yaml(
-      "[1, -2, +3, 0x1F, 0o17, 1.5, 1e-6, .5, 2., true, FALSE, ~, null, '', yes, 0b1, 1_000, \"1\", 'true', 1e, -, 08]\n",
+      "[1, -2, +3, 0x1F, 0o17, 1.5, 1e-6, .5, 2., true, FALSE, ~, null, '', yes, 0b1, 1_000, \"1\", 'true', 1e, -, "
+      "08]\n",
       "f.yaml");
   ASSERT_TRUE(document) << document.error().message;
   // Worked out from section 10.3.2: no yes/no, no binary, no underscores; 08 is a decimal integer.
@@ -115,9 +117,10 @@ TEST_F(JsonTest, YamlScalarsFollowTheCoreSchema) {
 }
 
 TEST_F(JsonTest, YamlBecomesTheSameTreeAsJson) {
-  const auto yaml = parse_yaml("# model\nname: l20\nrope:\n  kind: linear\n  factor: 2.0\nlist:\n- 1\n- {a: b}\nnone:\n", "f");
-  const auto json =
-      parse_json(R"({"name": "l20", "rope": {"kind": "linear", "factor": 2.0}, "list": [1, {"a": "b"}], "none": null})", "f");
+  const auto yaml =
+      parse_yaml("# model\nname: l20\nrope:\n  kind: linear\n  factor: 2.0\nlist:\n- 1\n- {a: b}\nnone:\n", "f");
+  const auto json = parse_json(
+      R"({"name": "l20", "rope": {"kind": "linear", "factor": 2.0}, "list": [1, {"a": "b"}], "none": null})", "f");
   ASSERT_TRUE(yaml) << yaml.error().message;
   EXPECT_EQ(*yaml, *json);
 }

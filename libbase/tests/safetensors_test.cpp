@@ -29,11 +29,12 @@ class SafetensorsTest : public TemporaryFolder {
 #define EXPECT_SAYS(message, words) EXPECT_NE((message).find(words), std::string::npos) << (message)
 
 TEST_F(SafetensorsTest, ReadsTensorsInPlace) {
-  const auto opened = SafeTensors::open(write(
-      "t.safetensors",
-      file_of(R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[],"data_offsets":[6,10]},)"
-              R"("a":{"dtype":"BF16","shape":[3,1],"data_offsets":[0,6]},"e":{"dtype":"I8","shape":[0],"data_offsets":[6,6]}}   )",
-              "abcdefghij")));
+  const auto opened = SafeTensors::open(
+      write("t.safetensors",
+            file_of(R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[],"data_offsets":[6,10]},)"
+                    R"("a":{"dtype":"BF16","shape":[3,1],"data_offsets":[0,6]},)"
+                    R"("e":{"dtype":"I8","shape":[0],"data_offsets":[6,6]}}   )",
+                    "abcdefghij")));
   ASSERT_TRUE(opened) << opened.error().message;
   EXPECT_EQ(opened->tensors().size(), 3u);
   const Tensor* a = opened->find("a");
@@ -75,15 +76,21 @@ TEST_F(SafetensorsTest, OffsetsMustLieInsideInOrderAndNotOverlap) {
   EXPECT_SAYS(verdict(R"({"a":{"dtype":"I8","shape":[2],"data_offsets":[4,2]}})", "abcd"), "not inside");
   EXPECT_SAYS(verdict(R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0]}})", "a"), "two numbers");
   EXPECT_SAYS(verdict(R"({"a":{"dtype":"I8","shape":[3],"data_offsets":[0,3]},)"
-                      R"("b":{"dtype":"I8","shape":[2],"data_offsets":[2,4]}})", "abcd"), "b: overlaps a");
+                      R"("b":{"dtype":"I8","shape":[2],"data_offsets":[2,4]}})",
+                      "abcd"),
+              "b: overlaps a");
   EXPECT_SAYS(verdict(R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},)"
-                      R"("b":{"dtype":"I8","shape":[2],"data_offsets":[2,4]}})", "abcd"), "bytes 1 to 2");
+                      R"("b":{"dtype":"I8","shape":[2],"data_offsets":[2,4]}})",
+                      "abcd"),
+              "bytes 1 to 2");
   EXPECT_SAYS(verdict(R"({"a":{"dtype":"I8","shape":[3],"data_offsets":[0,3]}})", "abcd"), "bytes 3 to 4");
 }
 
 TEST_F(SafetensorsTest, DuplicateNamesAndUnknownKeysAreRefused) {
   EXPECT_SAYS(verdict(R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},)"
-                      R"("a":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}})", "ab"), "duplicate key 'a'");
+                      R"("a":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}})",
+                      "ab"),
+              "duplicate key 'a'");
   EXPECT_SAYS(verdict(R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1],"x":0}})", "a"), "unknown key 'x'");
 }
 

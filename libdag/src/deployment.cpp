@@ -7,10 +7,10 @@ namespace {
 
 constexpr std::string_view format_name = "adamk.deployment";
 constexpr int format_version = 1;
-constexpr int oldest_sm = 80;          // cp.async and bf16 mma
-constexpr int head_dim_step = 8;       // attention reads K and V in 16-byte pieces
+constexpr int oldest_sm = 80;     // cp.async and bf16 mma
+constexpr int head_dim_step = 8;  // attention reads K and V in 16-byte pieces
 constexpr int max_head_dim = 256;
-constexpr int row_step = 4;            // an exchanged packet pair carries four values
+constexpr int row_step = 4;  // an exchanged packet pair carries four values
 constexpr int max_steps_per_launch = 4096;
 
 Json workload_to_json(const Workload& workload) {
@@ -49,11 +49,13 @@ Result<void> check_workload(const Workload& workload, const Model& model) {
     return fail(Errc::unsupported, "sampling '{}' is not supported, only greedy", workload.sampling);
   }
   if (workload.steps_per_launch < 1 || workload.steps_per_launch > max_steps_per_launch) {
-    return fail(Errc::bad_input, "steps per launch {} is outside 1 to {}", workload.steps_per_launch, max_steps_per_launch);
+    return fail(Errc::bad_input, "steps per launch {} is outside 1 to {}", workload.steps_per_launch,
+                max_steps_per_launch);
   }
   if (workload.context < 1) return fail(Errc::bad_input, "context {} is below 1", workload.context);
   if (workload.context > model.max_positions) {
-    return fail(Errc::infeasible, "context {} is beyond the model's max_position_embeddings of {}; ask for at most that",
+    return fail(Errc::infeasible,
+                "context {} is beyond the model's max_position_embeddings of {}; ask for at most that",
                 workload.context, model.max_positions);
   }
   if (model.sliding_window && workload.context > *model.sliding_window) {
@@ -70,8 +72,8 @@ Result<void> check_shapes(const Model& model) {
                 "GPTQ weights can be imported but no kernel for them exists yet; use a bf16 or fp16 checkpoint");
   }
   if (model.head_dim % head_dim_step != 0 || model.head_dim > max_head_dim) {
-    return fail(Errc::unsupported, "head_dim {} is not supported: kernels need a multiple of {} up to {}", model.head_dim,
-                head_dim_step, max_head_dim);
+    return fail(Errc::unsupported, "head_dim {} is not supported: kernels need a multiple of {} up to {}",
+                model.head_dim, head_dim_step, max_head_dim);
   }
   struct Rows {
     std::string_view name;
@@ -117,7 +119,8 @@ Result<Deployment> make_deployment(Model model, WeightsFormat weights, Target ta
   ADAMK_CHECK(check_shapes(model));
   ADAMK_CHECK(check_workload(workload, model));
   if (target.sm < oldest_sm) {
-    return fail(Errc::unsupported, "target {} is sm_{}: kernels need sm_{} or newer", target.name, target.sm, oldest_sm);
+    return fail(Errc::unsupported, "target {} is sm_{}: kernels need sm_{} or newer", target.name, target.sm,
+                oldest_sm);
   }
   return Deployment{std::move(model), weights, std::move(target), std::move(workload)};
 }

@@ -24,8 +24,8 @@ Json rope_to_json(const Rope& rope) {
 }
 
 Result<Rope> rope_from_json(const JsonView& view) {
-  ADAMK_CHECK(view.only_keys(
-      {"kind", "theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_positions"}));
+  ADAMK_CHECK(
+      view.only_keys({"kind", "theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_positions"}));
   Rope rope;
   if (const auto kind = view.find("kind")) {
     ADAMK_TRY(const std::string name, kind->text());
@@ -69,8 +69,8 @@ Json quantization_to_json(const Quantization& quantization) {
 
 /// Our spelling is checked by the reader of the published one, so that one set of limits holds.
 Result<Quantization> quantization_from_json(const JsonView& view) {
-  ADAMK_CHECK(view.only_keys(
-      {"method", "bits", "group_size", "symmetric", "act_order", "zeros_version", "quantized_head"}));
+  ADAMK_CHECK(
+      view.only_keys({"method", "bits", "group_size", "symmetric", "act_order", "zeros_version", "quantized_head"}));
   Json published = Json::object();
   constexpr std::pair<std::string_view, std::string_view> names[] = {
       {"method", "quant_method"}, {"bits", "bits"},          {"group_size", "group_size"},
@@ -161,8 +161,8 @@ Result<void> read_description_rest(const JsonView& root, DescriptionReader& read
     constexpr std::string_view known[] = {"", "bfloat16", "float16", "float32"};
     if (std::find(std::begin(known), std::end(known), model.stored_dtype) == std::end(known)) {
       return tl::unexpected(
-          dtype->error(Errc::unsupported, fmt::format("'{}' is not supported, only bfloat16, float16 and float32",
-                                                      model.stored_dtype)));
+          dtype->error(Errc::unsupported,
+                       fmt::format("'{}' is not supported, only bfloat16, float16 and float32", model.stored_dtype)));
     }
   }
   return {};
@@ -183,9 +183,9 @@ Result<void> read_quantize_config(const std::filesystem::path& folder, Model& mo
 
 std::int64_t Model::parameters() const {
   const auto i64 = [](int value) { return static_cast<std::int64_t>(value); };
-  std::int64_t layer = 2 * i64(hidden)                                                 // norms
-                       + i64(hidden) * (2 * i64(q_rows()) + 2 * i64(kv_rows()))        // q, o, k, v
-                       + 3 * i64(hidden) * ffn;                                        // gate, up, down
+  std::int64_t layer = 2 * i64(hidden)                                           // norms
+                       + i64(hidden) * (2 * i64(q_rows()) + 2 * i64(kv_rows()))  // q, o, k, v
+                       + 3 * i64(hidden) * ffn;                                  // gate, up, down
   if (qk_norm) layer += 2 * i64(head_dim);
   if (qkv_bias) layer += i64(q_rows()) + 2 * i64(kv_rows());
   if (output_bias) layer += hidden;
@@ -196,25 +196,24 @@ std::int64_t Model::parameters() const {
 Result<void> check_model(const Model& model, const JsonView& view) {
   if (model.heads % model.kv_heads != 0) {
     return tl::unexpected(view.error(
-        Errc::bad_input, fmt::format("{} attention heads are not a multiple of {} key/value heads", model.heads,
-                                     model.kv_heads)));
+        Errc::bad_input,
+        fmt::format("{} attention heads are not a multiple of {} key/value heads", model.heads, model.kv_heads)));
   }
   if (model.head_dim % 2 != 0) {
     return tl::unexpected(view.error(
         Errc::unsupported, fmt::format("head_dim {} is odd; rotary embedding pairs its elements", model.head_dim)));
   }
   if (static_cast<std::int64_t>(model.heads) * model.head_dim > limits::ffn) {
-    return tl::unexpected(view.error(
-        Errc::unsupported, fmt::format("{} heads of {} are more than {} query rows", model.heads, model.head_dim,
-                                       limits::ffn)));
+    return tl::unexpected(view.error(Errc::unsupported, fmt::format("{} heads of {} are more than {} query rows",
+                                                                    model.heads, model.head_dim, limits::ffn)));
   }
   if (!(model.norm_eps > 0)) {
     return tl::unexpected(view.error(Errc::bad_input, "the epsilon of RMSNorm must be above 0"));
   }
   if (model.rope.kind == RopeKind::llama3 && model.rope.low_freq_factor >= model.rope.high_freq_factor) {
-    return tl::unexpected(view.error(
-        Errc::bad_input, fmt::format("rope: low_freq_factor {} must be below high_freq_factor {}",
-                                     model.rope.low_freq_factor, model.rope.high_freq_factor)));
+    return tl::unexpected(
+        view.error(Errc::bad_input, fmt::format("rope: low_freq_factor {} must be below high_freq_factor {}",
+                                                model.rope.low_freq_factor, model.rope.high_freq_factor)));
   }
   return {};
 }
@@ -245,9 +244,10 @@ Json model_to_json(const Model& model) {
 
 Result<Model> model_from_description(const JsonView& root) {
   ADAMK_CHECK(expect_format(root, format_name, format_version));
-  ADAMK_CHECK(root.only_keys({"format", "version", "family", "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn",
-                              "vocab", "max_positions", "norm_eps", "rope", "qkv_bias", "output_bias", "mlp_bias",
-                              "qk_norm", "tied_head", "sliding_window", "quantization", "stored_dtype"}));
+  ADAMK_CHECK(root.only_keys({"format",         "version",      "family",      "layers",   "hidden",        "heads",
+                              "kv_heads",       "head_dim",     "ffn",         "vocab",    "max_positions", "norm_eps",
+                              "rope",           "qkv_bias",     "output_bias", "mlp_bias", "qk_norm",       "tied_head",
+                              "sliding_window", "quantization", "stored_dtype"}));
   Model model;
   ADAMK_TRY(const JsonView family, root.at("family"));
   ADAMK_TRY(model.family, family.text());
@@ -268,8 +268,10 @@ Result<Model> load_model(const std::filesystem::path& path) {
   const bool is_folder = std::filesystem::is_directory(path, ignored);
   const std::filesystem::path file = is_folder ? path / "config.json" : path;
   if (is_folder && !std::filesystem::exists(file, ignored)) {
-    return fail(Errc::bad_input, "{}: holds no config.json; give a Hugging Face folder, a config.json or a .yaml "
-                                 "description", path.string());
+    return fail(Errc::bad_input,
+                "{}: holds no config.json; give a Hugging Face folder, a config.json or a .yaml "
+                "description",
+                path.string());
   }
   ADAMK_TRY(const Json document, read_document(file));
   const JsonView root(document, file.string());

@@ -12,7 +12,7 @@ struct Family {
   std::int64_t vocab, ffn, kv_heads, max_positions;  // kv_heads 0: as many as query heads
   std::int64_t head_dim;                             // 0: hidden / heads
   bool qkv_bias, qk_norm;
-  bool has_attention_bias, has_mlp_bias;             // whether the config keys of that name do anything
+  bool has_attention_bias, has_mlp_bias;  // whether the config keys of that name do anything
 };
 
 constexpr Family families[] = {
@@ -26,7 +26,8 @@ constexpr std::int64_t default_hidden = 4096, default_layers = 32, default_heads
 
 Result<const Family*> find_family(const JsonView& config) {
   if (!config.value().is_object()) {
-    return tl::unexpected(config.error(Errc::bad_input, "the root must be an object, as in a Hugging Face config.json"));
+    return tl::unexpected(
+        config.error(Errc::bad_input, "the root must be an object, as in a Hugging Face config.json"));
   }
   const std::optional<JsonView> type = config.find("model_type");
   if (!type) {
@@ -34,13 +35,14 @@ Result<const Family*> find_family(const JsonView& config) {
         Errc::bad_input, "no model_type: not a Hugging Face config.json; the kind of model is not guessed"));
   }
   ADAMK_TRY(const std::string name, type->text());
-  const auto* family = std::find_if(std::begin(families), std::end(families),
-                                    [&](const Family& f) { return f.model_type == name; });
+  const auto* family =
+      std::find_if(std::begin(families), std::end(families), [&](const Family& f) { return f.model_type == name; });
   if (family == std::end(families)) {
     const std::string_view reason = reason_against(name);
-    return tl::unexpected(type->error(
-        Errc::unsupported, fmt::format("model type '{}' is not supported{}{}; supported are llama, mistral, qwen2, qwen3",
-                                       name, reason.empty() ? "" : ": ", reason)));
+    return tl::unexpected(
+        type->error(Errc::unsupported,
+                    fmt::format("model type '{}' is not supported{}{}; supported are llama, mistral, qwen2, qwen3",
+                                name, reason.empty() ? "" : ": ", reason)));
   }
   // An encoder or a draft head can share the model_type: only `architectures` tells them apart.
   if (const std::optional<JsonView> architectures = config.find("architectures")) {
@@ -48,9 +50,9 @@ Result<const Family*> find_family(const JsonView& config) {
     for (const JsonView& item : names) {
       ADAMK_TRY(const std::string architecture, item.text());
       if (architecture != family->architecture) {
-        return tl::unexpected(item.error(
-            Errc::unsupported, fmt::format("'{}' is not supported: a {} model that decodes is a {}", architecture,
-                                           family->model_type, family->architecture)));
+        return tl::unexpected(
+            item.error(Errc::unsupported, fmt::format("'{}' is not supported: a {} model that decodes is a {}",
+                                                      architecture, family->model_type, family->architecture)));
       }
     }
   }
@@ -59,7 +61,8 @@ Result<const Family*> find_family(const JsonView& config) {
 
 Result<void> read_sizes(ConfigReader& reader, const Family& family, Model& model) {
   const JsonView& config = reader.config();
-  const auto read_int = [&](int& field, std::string_view key, std::int64_t high, std::int64_t fallback) -> Result<void> {
+  const auto read_int = [&](int& field, std::string_view key, std::int64_t high,
+                            std::int64_t fallback) -> Result<void> {
     ADAMK_TRY(const std::int64_t value, reader.integer(key, high, fallback));
     field = static_cast<int>(value);
     return {};
@@ -119,7 +122,8 @@ Result<void> read_biases(ConfigReader& reader, const Family& family, Model& mode
       return tl::unexpected(
           view->error(Errc::unsupported, fmt::format("a {} model has no attention biases", family.model_type)));
     } else if (!bias && family.qkv_bias) {
-      reader.note(fmt::format("attention_bias false has no effect: {} always has q, k and v biases", family.model_type));
+      reader.note(
+          fmt::format("attention_bias false has no effect: {} always has q, k and v biases", family.model_type));
     }
   }
   if (const std::optional<JsonView> view = config.find("mlp_bias")) {
@@ -140,14 +144,13 @@ Result<bool> read_layer_types(const JsonView& config, int layers) {
   if (!types) return false;
   ADAMK_TRY(const std::vector<JsonView> items, types->items());
   if (items.size() != static_cast<std::size_t>(layers)) {
-    return tl::unexpected(
-        types->error(Errc::bad_input, fmt::format("{} entries for {} layers", items.size(), layers)));
+    return tl::unexpected(types->error(Errc::bad_input, fmt::format("{} entries for {} layers", items.size(), layers)));
   }
   for (const JsonView& item : items) {
     ADAMK_TRY(const std::string type, item.text());
     if (type != "full_attention") {
-      return tl::unexpected(item.error(
-          Errc::unsupported, fmt::format("layer type '{}' is not supported, only full_attention", type)));
+      return tl::unexpected(
+          item.error(Errc::unsupported, fmt::format("layer type '{}' is not supported, only full_attention", type)));
     }
   }
   return true;
@@ -192,8 +195,10 @@ Result<void> read_window(ConfigReader& reader, const Family& family, Model& mode
   if (first_windowed > 0) {
     return tl::unexpected(config.error(
         Errc::unsupported,
-        fmt::format("use_sliding_window with max_window_layers {} of {} layers: layers with and without a sliding window "
-                    "are not supported", first_windowed, model.layers)));
+        fmt::format(
+            "use_sliding_window with max_window_layers {} of {} layers: layers with and without a sliding window "
+            "are not supported",
+            first_windowed, model.layers)));
   }
   model.sliding_window = window;
   return {};
@@ -210,8 +215,8 @@ Result<void> read_dtype(const JsonView& config, Model& model) {
           Errc::unsupported, fmt::format("'{}' is not supported, only bfloat16, float16 and float32", name)));
     }
     if (!model.stored_dtype.empty() && model.stored_dtype != name) {
-      return tl::unexpected(view->error(
-          Errc::bad_input, fmt::format("'{}' disagrees with torch_dtype '{}'", name, model.stored_dtype)));
+      return tl::unexpected(
+          view->error(Errc::bad_input, fmt::format("'{}' disagrees with torch_dtype '{}'", name, model.stored_dtype)));
     }
     model.stored_dtype = name;
   }
@@ -220,8 +225,8 @@ Result<void> read_dtype(const JsonView& config, Model& model) {
 
 Result<void> read_quantization(const JsonView& config, Model& model) {
   if (const std::optional<JsonView> mlx = config.find("quantization")) {
-    return tl::unexpected(mlx->error(
-        Errc::unsupported, "MLX quantisation is not supported; use a bf16 or fp16 checkpoint, or GPTQ"));
+    return tl::unexpected(
+        mlx->error(Errc::unsupported, "MLX quantisation is not supported; use a bf16 or fp16 checkpoint, or GPTQ"));
   }
   const std::optional<JsonView> view = config.find("quantization_config");
   if (!view) return {};

@@ -9,28 +9,32 @@ namespace adamk {
 namespace {
 
 // Read by model_config.cpp, model_rope.cpp and model_quantization.cpp.
+// clang-format off
 constexpr std::string_view consumed[] = {
     "model_type", "architectures", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings", "rms_norm_eps", "rope_theta",
-    "rope_scaling", "rope_parameters", "tie_word_embeddings", "hidden_act", "attention_bias", "mlp_bias", "sliding_window",
-    "use_sliding_window", "max_window_layers", "layer_types", "torch_dtype", "dtype", "quantization_config",
-    "quantization", "pretraining_tp"};
+    "rope_scaling", "rope_parameters", "tie_word_embeddings", "hidden_act", "attention_bias", "mlp_bias",
+    "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "torch_dtype", "dtype",
+    "quantization_config", "quantization", "pretraining_tp"};
+// clang-format on
 
 // Training, generation, bookkeeping and the choice of implementation: none changes a greedy step's logits.
+// clang-format off
 constexpr std::string_view harmless[] = {
     "_name_or_path", "name_or_path", "transformers_version", "transformers.js_config", "auto_map", "use_cache",
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "unk_token_id", "mask_token_id",
     "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids", "suppress_tokens",
-    "begin_suppress_tokens", "tokenizer_class", "initializer_range", "attention_dropout", "hidden_dropout",
-    "dropout", "classifier_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop", "gradient_checkpointing", "torchscript",
+    "begin_suppress_tokens", "tokenizer_class", "initializer_range", "attention_dropout", "hidden_dropout", "dropout",
+    "classifier_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop", "gradient_checkpointing", "torchscript",
     "return_dict", "output_attentions", "output_hidden_states", "output_scores", "return_dict_in_generate",
     "chunk_size_feed_forward", "is_decoder", "tie_encoder_decoder", "cross_attention_hidden_size", "finetuning_task",
     "task_specific_params", "problem_type", "prefix", "id2label", "label2id", "num_labels", "tf_legacy_loss",
-    "use_bfloat16", "_attn_implementation", "attn_implementation", "_flash_attn_2_enabled", "_attn_implementation_autoset",
-    "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
-    "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
-    "encoder_no_repeat_ngram_size", "num_return_sequences", "exponential_decay_length_penalty", "remove_invalid_values",
-    "unsloth_fixed", "unsloth_version"};
+    "use_bfloat16", "_attn_implementation", "attn_implementation", "_flash_attn_2_enabled",
+    "_attn_implementation_autoset", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
+    "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+    "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "num_return_sequences",
+    "exponential_decay_length_penalty", "remove_invalid_values", "unsloth_fixed", "unsloth_version"};
+// clang-format on
 
 /// What a key must say for the model to be the plain decoder that adamk computes.
 enum class Neutral { off, one, empty };  // off: false, null, 0 or "none"; one: 1, 1.0 or null; empty: null, [] or {}
@@ -96,8 +100,10 @@ bool is_neutral(const Json& value, Neutral neutral) {
   switch (neutral) {
     case Neutral::off:
       return (value.is_boolean() && !value.get<bool>()) || (value.is_number() && value.get<double>() == 0);
-    case Neutral::one: return value.is_number() && value.get<double>() == 1;
-    case Neutral::empty: return value.is_structured() && value.empty();
+    case Neutral::one:
+      return value.is_number() && value.get<double>() == 1;
+    case Neutral::empty:
+      return value.is_structured() && value.empty();
   }
   return false;
 }
@@ -173,12 +179,13 @@ bool contains(std::span<const std::string_view> list, std::string_view key) {
 
 Result<void> check_other_keys(ConfigReader& reader) {
   for (const auto& [key, value] : reader.config().value().items()) {
-    const auto* guard = std::find_if(std::begin(guards), std::end(guards), [&](const Guard& g) { return g.key == key; });
+    const auto* guard =
+        std::find_if(std::begin(guards), std::end(guards), [&](const Guard& g) { return g.key == key; });
     if (guard != std::end(guards)) {
       if (is_neutral(value, guard->neutral)) continue;
       const JsonView view(value, reader.config().file(), key);
-      return tl::unexpected(
-          view.error(Errc::unsupported, fmt::format("{} means {}, which is not supported", shown(value), guard->meaning)));
+      return tl::unexpected(view.error(
+          Errc::unsupported, fmt::format("{} means {}, which is not supported", shown(value), guard->meaning)));
     }
     if (contains(consumed, key) || contains(harmless, key)) continue;
     reader.note(fmt::format("the key '{}' is not known and was not used", key));

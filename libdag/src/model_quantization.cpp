@@ -6,15 +6,17 @@ namespace adamk {
 namespace {
 
 // How the checkpoint was made, or which kernels its maker had in mind: the stored tensors say all that a reader needs.
+// clang-format off
 constexpr std::string_view harmless[] = {
     "damp_percent", "damp_auto_increment", "static_groups", "true_sequential", "model_name_or_path",
     "model_file_base_name", "dataset", "tokenizer", "model_seqlen", "module_name_preceding_first_block", "batch_size",
     "pad_token_id", "disable_exllama", "use_exllama", "use_cuda_fp16", "exllama_config", "max_input_length",
     "cache_block_outputs", "mse", "meta", "quantizer", "backend", "version", "act_group_aware"};
 
-constexpr std::string_view read[] = {"quant_method", "bits",       "group_size",  "sym",
-                                     "desc_act",     "lm_head",    "dynamic",     "checkpoint_format",
-                                     "format",       "pack_dtype", "block_name_to_quantize"};
+constexpr std::string_view read[] = {
+    "quant_method", "bits", "group_size", "sym", "desc_act", "lm_head", "dynamic", "checkpoint_format", "format",
+    "pack_dtype", "block_name_to_quantize"};
+// clang-format on
 
 // Absent or empty in every checkpoint whose layout is the plain one.
 constexpr std::string_view must_be_empty[] = {"dynamic", "modules_in_block_to_quantize", "modules_to_not_convert",
@@ -48,9 +50,10 @@ Result<void> check_keys(const JsonView& config) {
   for (const auto& [key, value] : config.value().items()) {
     if (contains(must_be_empty, key)) {
       if (is_empty(value)) continue;
-      return tl::unexpected(JsonView(value, config.file(), key)
-                                .error(Errc::unsupported, "quantisation that differs between modules, or a layout of its "
-                                                          "own, is not supported yet; leave the key out or empty"));
+      ADAMK_TRY(const JsonView view, config.at(key));
+      return tl::unexpected(view.error(Errc::unsupported,
+                                       "quantisation that differs between modules, or a layout of its own, is not "
+                                       "supported yet; leave the key out or empty"));
     }
     if (contains(harmless, key) || contains(read, key)) continue;
     return tl::unexpected(config.error(
@@ -86,7 +89,8 @@ Result<Quantization> quantization_from_config(const JsonView& config) {
     if (quantization.method != "gptq") {
       return tl::unexpected(method->error(
           Errc::unsupported, fmt::format("quantisation '{}' is not supported; use a bf16 or fp16 checkpoint, or GPTQ "
-                                         "with 4 or 8 bits", quantization.method)));
+                                         "with 4 or 8 bits",
+                                         quantization.method)));
     }
   } else if (!config.has("bits")) {
     return tl::unexpected(config.error(Errc::unsupported, "neither quant_method nor bits: not a GPTQ config"));
@@ -104,8 +108,8 @@ Result<Quantization> quantization_from_config(const JsonView& config) {
   if (const std::optional<JsonView> group = config.find("group_size")) {
     ADAMK_TRY(const std::int64_t size, group->integer(-1, limits::hidden));
     if (size != 32 && size != 64 && size != 128 && size != -1) {
-      return tl::unexpected(group->error(
-          Errc::unsupported, fmt::format("group size {} is not supported, only 32, 64, 128 and -1", size)));
+      return tl::unexpected(group->error(Errc::unsupported,
+                                         fmt::format("group size {} is not supported, only 32, 64, 128 and -1", size)));
     }
     quantization.group_size = static_cast<int>(size);
   }

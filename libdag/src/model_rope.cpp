@@ -71,8 +71,9 @@ Result<Rope> read_rope_dict(const JsonView& dict, Rope rope, bool has_theta, boo
     ADAMK_TRY(rope.original_max_positions, original.integer(1, limits::positions));
     return rope;
   }
-  return tl::unexpected(dict.error(
-      Errc::unsupported, fmt::format("rope type '{}' is not supported; supported are default, linear and llama3", kind)));
+  return tl::unexpected(
+      dict.error(Errc::unsupported,
+                 fmt::format("rope type '{}' is not supported; supported are default, linear and llama3", kind)));
 }
 
 bool same_rope(const Rope& a, const Rope& b) {

@@ -39,9 +39,9 @@ Result<void> read_limits(const JsonView& root, Target& target) {
   ADAMK_CHECK(read(root, target.l2_bytes, "l2_bytes", 1, tebibyte));
   ADAMK_CHECK(read(root, target.memory_bytes, "memory_bytes", 1, 1024 * tebibyte));
   if (target.smem_per_block + target.smem_reserved > target.smem_per_sm) {
-    return tl::unexpected(root.error(
-        Errc::bad_input, fmt::format("smem_per_block {} and smem_reserved {} are more than smem_per_sm {}",
-                                     target.smem_per_block, target.smem_reserved, target.smem_per_sm)));
+    return tl::unexpected(
+        root.error(Errc::bad_input, fmt::format("smem_per_block {} and smem_reserved {} are more than smem_per_sm {}",
+                                                target.smem_per_block, target.smem_reserved, target.smem_per_sm)));
   }
   return {};
 }

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 std::vector<fs::path> target_folders(const fs::path& search_path) {
   if (!search_path.empty()) return {search_path};
   std::vector<fs::path> folders;
-  if (const char* chosen = std::getenv("ADAMK_TARGETS"); chosen != nullptr && *chosen != '\0') folders.push_back(chosen);
+  if (const char* chosen = std::getenv("ADAMK_TARGETS"); chosen != nullptr && *chosen != '\0')
+    folders.push_back(chosen);
   std::error_code failed;
   const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
   if (!failed) {
@@ -59,8 +60,10 @@ Result<Target> load_target(const std::string& name_or_path, const fs::path& sear
   }
   const std::set<std::string> known = names_in(folders);
   if (known.empty()) {
-    return fail(Errc::bad_input, "target '{}': no target files found; set ADAMK_TARGETS to their folder or give the path of "
-                                 "a .yaml file", name_or_path);
+    return fail(Errc::bad_input,
+                "target '{}': no target files found; set ADAMK_TARGETS to their folder or give the path of "
+                "a .yaml file",
+                name_or_path);
   }
   return fail(Errc::bad_input, "target '{}' is not known; known are {}, or give the path of a .yaml file", name_or_path,
               fmt::join(known, ", "));

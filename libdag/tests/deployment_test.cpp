@@ -37,7 +37,8 @@ std::string verdict(Model model, Workload work) {
 
 TEST(DeploymentTest, ContextIsBoundedByPositionsAndWindow) {
   EXPECT_EQ(verdict(small_model(), workload(512)), "accepted");
-  EXPECT_SAYS(verdict(small_model(), workload(513)), "context 513 is beyond the model's max_position_embeddings of 512");
+  EXPECT_SAYS(verdict(small_model(), workload(513)),
+              "context 513 is beyond the model's max_position_embeddings of 512");
   EXPECT_SAYS(verdict(small_model(), workload(0)), "context 0");
   Model windowed = small_model();
   windowed.sliding_window = 8;

@@ -139,10 +139,12 @@ TEST(ModelConfigTest, NumbersMustBeNumbersWithinTheirRange) {
 TEST(ModelConfigTest, WindowsOfQwenDependOnTheirLayers) {
   EXPECT_FALSE(import(of_family("qwen2", R"({"use_sliding_window": false, "sliding_window": 16})"))->sliding_window);
   EXPECT_EQ(import(of_family("qwen2", R"({"use_sliding_window": true, "sliding_window": 16, "max_window_layers": 0})"))
-                ->sliding_window, 16);
+                ->sliding_window,
+            16);
   EXPECT_FALSE(import(of_family("qwen2", R"({"use_sliding_window": true, "sliding_window": 16})"))->sliding_window);
-  EXPECT_SAYS(verdict(of_family("qwen2", R"({"use_sliding_window": true, "sliding_window": 16, "max_window_layers": 1})")),
-              "max_window_layers 1 of 2");
+  EXPECT_SAYS(
+      verdict(of_family("qwen2", R"({"use_sliding_window": true, "sliding_window": 16, "max_window_layers": 1})")),
+      "max_window_layers 1 of 2");
   EXPECT_EQ(import(llama(R"({"sliding_window": 16})"))->sliding_window, 16);
 }
 
@@ -165,8 +167,9 @@ TEST(ModelConfigTest, KeysThatChangeTheResultAreRefusedUnlessNeutral) {
     const std::string key = change.begin().key();
     EXPECT_SAYS(verdict(llama(refused)), key);
   }
-  for (const char* neutral : {R"({"partial_rotary_factor": 1.0})", R"({"logit_scale": 1})", R"({"num_experts": 0})",
-                              R"({"attn_logit_softcapping": null})", R"({"no_rope_layers": []})", R"({"alibi": false})"}) {
+  for (const char* neutral :
+       {R"({"partial_rotary_factor": 1.0})", R"({"logit_scale": 1})", R"({"num_experts": 0})",
+        R"({"attn_logit_softcapping": null})", R"({"no_rope_layers": []})", R"({"alibi": false})"}) {
     EXPECT_EQ(verdict(llama(neutral)), "accepted") << neutral;
   }
 }
@@ -207,14 +210,18 @@ TEST(ModelConfigTest, RopeDictsAreNeverGuessedAt) {
   for (const char* kind : {"dynamic", "yarn", "longrope", "mrope", "su", "proportional"}) {
     EXPECT_SAYS(verdict(llama(fmt::format(R"({{"rope_scaling": {{"rope_type": "{}", "factor": 2.0}}}})", kind))), kind);
   }
-  EXPECT_SAYS(verdict(llama(R"({"rope_scaling": {"rope_type": "linear", "factor": 2, "beta_fast": 32}})")), "'beta_fast'");
+  EXPECT_SAYS(verdict(llama(R"({"rope_scaling": {"rope_type": "linear", "factor": 2, "beta_fast": 32}})")),
+              "'beta_fast'");
   EXPECT_SAYS(verdict(llama(R"({"rope_scaling": {"factor": 2}})")), "'rope_type' is missing");
   EXPECT_SAYS(verdict(llama(R"({"rope_scaling": {"rope_type": "linear"}})")), "'factor' is missing");
-  EXPECT_SAYS(verdict(llama(R"({"rope_scaling": {"rope_type": "linear", "type": "default", "factor": 2}})")), "disagree");
+  EXPECT_SAYS(verdict(llama(R"({"rope_scaling": {"rope_type": "linear", "type": "default", "factor": 2}})")),
+              "disagree");
   EXPECT_SAYS(verdict(llama(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}})")), "differs");
-  EXPECT_SAYS(verdict(llama(R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})")), "'full_attention'");
+  EXPECT_SAYS(verdict(llama(R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})")),
+              "'full_attention'");
   EXPECT_SAYS(verdict(llama(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
-    "high_freq_factor": 4, "original_max_position_embeddings": 8192}})")), "low_freq_factor");
+    "high_freq_factor": 4, "original_max_position_embeddings": 8192}})")),
+              "low_freq_factor");
   EXPECT_SAYS(verdict(llama(R"({"rope_theta": "10000"})")), "rope_theta: must be a number");
 }
 
@@ -223,7 +230,8 @@ std::string with_quantization(std::string_view body) {
 }
 
 TEST(ModelConfigTest, GptqConfigsAreRead) {
-  const Result<Model> model = import(llama(R"({"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": -1,
+  const Result<Model> model =
+      import(llama(R"({"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": -1,
     "desc_act": true, "sym": false, "checkpoint_format": "gptq_v2", "lm_head": true, "damp_percent": 0.01}})"));
   ASSERT_TRUE(model) << model.error().message;
   ASSERT_TRUE(model->quantization);
@@ -233,7 +241,8 @@ TEST(ModelConfigTest, GptqConfigsAreRead) {
   EXPECT_FALSE(model->quantization->symmetric);
   EXPECT_EQ(model->quantization->zeros_version, 2);
   EXPECT_TRUE(model->quantization->quantized_head);
-  EXPECT_EQ(import(llama(R"({"quantization_config": {"quant_method": "gptq", "bits": 4}})"))->quantization->zeros_version, 1);
+  EXPECT_EQ(
+      import(llama(R"({"quantization_config": {"quant_method": "gptq", "bits": 4}})"))->quantization->zeros_version, 1);
 }
 
 TEST(ModelConfigTest, OtherQuantisationIsRefusedByName) {

@@ -99,9 +99,14 @@ TEST(ModelTest, Llama3FrequenciesKeepShortStretchLongAndBlendBetween) {
   model.rope = {RopeKind::llama3, 500000.0, 32.0, 1.0, 4.0, 8192};
   const std::vector<double> frequencies = rope_inverse_frequencies(model);
   ASSERT_EQ(frequencies.size(), 32u);
-  const std::pair<std::size_t, double> expected[] = {
-      {0, 1.0},                      {1, 0.6636012376960885},      {14, 0.0032114459947525913}, {15, 0.001290547928209264},
-      {16, 0.00042955679655936815},  {17, 9.70828780262767e-05},   {18, 1.9461638184831125e-05}, {31, 9.418306725434909e-08}};
+  const std::pair<std::size_t, double> expected[] = {{0, 1.0},
+                                                     {1, 0.6636012376960885},
+                                                     {14, 0.0032114459947525913},
+                                                     {15, 0.001290547928209264},
+                                                     {16, 0.00042955679655936815},
+                                                     {17, 9.70828780262767e-05},
+                                                     {18, 1.9461638184831125e-05},
+                                                     {31, 9.418306725434909e-08}};
   for (const auto& [j, value] : expected) EXPECT_NEAR(frequencies[j], value, 1e-12 * value) << j;
 }
 

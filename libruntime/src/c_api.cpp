@@ -52,11 +52,11 @@ Result<std::unique_ptr<adamk_model>> open_model(const char* path, const adamk_op
   return model;
 }
 
-/// The weights in the address space of `device`: those already there, or a copy made now that later sessions share.
+/// The weights in the context of `device`: those already there, or a copy made now that later sessions share.
 Result<std::shared_ptr<Decoder::DeviceWeights>> shared_weights(ModelState& model, Device& device, int index, void* stream) {
   const std::lock_guard lock(model.mutex);
   for (const SharedWeights& each : model.uploaded) {
-    if (each.device->address_space() == device.address_space()) return each.weights;
+    if (each.device->native_context() == device.native_context()) return each.weights;
   }
   // A device of its own holds them, so that they outlive the session that happens to come first. The stream is the
   // session's: only its context matters here, and uploads wait.

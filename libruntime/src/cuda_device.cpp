@@ -38,7 +38,6 @@ class CudaDevice final : public Device {
   Result<void> open(int index, void* external_stream);
 
   const DeviceInfo& info() const override { return info_; }
-  const void* address_space() const override { return context_; }
   void* native_context() const override { return context_; }
   Result<DeviceAddress> allocate(std::int64_t bytes) override;
   void release(DeviceAddress address) override;

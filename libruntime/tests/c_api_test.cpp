@@ -36,13 +36,10 @@ class CApiTest : public adamk::testing::ArtifactFolder {
     ASSERT_EQ(adamk_open((root / "out").c_str(), nullptr, &model, error, sizeof error), ADAMK_OK) << error;
   }
   void TearDown() override { adamk_close(model); }
-  /// Sessions run on fakes from now on; that of the session made last is `fake`. They are of one address space.
+  /// Sessions run on fakes from now on; that of the session made last is `fake`. They are of one context.
   void use_fakes() {
     model->state->open_device = [this](int, void*) -> Result<std::unique_ptr<Device>> {
-      struct Shared : FakeDevice {
-        const void* address_space() const override { return nullptr; }
-      };
-      auto device = std::make_unique<Shared>();
+      auto device = std::make_unique<FakeDevice>();
       device->kernel = successor_kernel;
       ++opened;
       if (fake == nullptr) fake = device.get();  // a session opens its own before the one that keeps the weights

@@ -15,10 +15,10 @@ inline std::filesystem::path corpus_folder() {
 
 }  // namespace adamk
 
-#define ADAMK_SKIP_WITHOUT_CORPUS()                                                                     \
-  do {                                                                                                  \
-    std::error_code adamk_ignored;                                                                      \
-    if (!std::filesystem::is_directory(corpus_folder(), adamk_ignored)) {                               \
-      GTEST_SKIP() << "no corpus at " << corpus_folder() << "; set ADAMK_CORPUS to the folder";         \
-    }                                                                                                   \
+#define ADAMK_SKIP_WITHOUT_CORPUS()                                                             \
+  do {                                                                                          \
+    std::error_code adamk_ignored;                                                              \
+    if (!std::filesystem::is_directory(corpus_folder(), adamk_ignored)) {                       \
+      GTEST_SKIP() << "no corpus at " << corpus_folder() << "; set ADAMK_CORPUS to the folder"; \
+    }                                                                                           \
   } while (false)

@@ -86,13 +86,12 @@ const std::map<std::string, std::string> refusals = {
 
 /// Rows with a choice that we import: docs/model-description.md says so.
 const std::set<std::string> accepted_choices = {
-    "paged-infer-hd24",         // imports; the deployment decides whether a kernel serves the head_dim
-    "mistral-7b-swa",           // contexts beyond the window are refused
-    "qwen3-embed-8b",           // odd vocabulary
+    "paged-infer-hd24",  // imports; the deployment decides whether a kernel serves the head_dim
+    "mistral-7b-swa",    // contexts beyond the window are refused
+    "qwen3-embed-8b",    // odd vocabulary
     "wizvic-30b-gptq-g-1-act", "wizvic-30b-gptq-g32-act", "wizvic-30b-gptq-8b-g128", "mythomax-13b-gptq-g128-act",
     "qc-wizvic-g-1",           "qc-mythomax-g64-act",     "edge-rope-linear-alias",  "edge-200-layers",
-    "edge-llama-minimal",
-    "edge-maxpos-5e9"};         // "refuse or keep in 64 bits, never wrap": kept
+    "edge-llama-minimal",      "edge-maxpos-5e9"};  // "refuse or keep in 64 bits, never wrap": kept
 
 /// Bare quantisation configs go through the reader that serves quantization_config.
 bool is_bare_quantization(const std::string& name) { return name.starts_with("qc-"); }
@@ -121,8 +120,8 @@ std::map<std::string, std::string> parse_facts(const std::string& text) {
 
 std::string quantization_fact(const std::optional<Quantization>& quantization) {
   if (!quantization) return "none";
-  return fmt::format("quant_method={},bits={},group_size={},desc_act={},sym={}", quantization->method, quantization->bits,
-                     quantization->group_size, quantization->act_order ? "True" : "False",
+  return fmt::format("quant_method={},bits={},group_size={},desc_act={},sym={}", quantization->method,
+                     quantization->bits, quantization->group_size, quantization->act_order ? "True" : "False",
                      quantization->symmetric ? "True" : "False");
 }
 
@@ -130,8 +129,8 @@ void expect_facts(const Row& row, const Model& model) {
   if (is_bare_quantization(row.name)) return;
   constexpr std::string_view kinds[] = {"default", "linear", "llama3"};
   const std::map<std::string, std::int64_t> integers = {
-      {"L", model.layers},   {"h", model.hidden}, {"q", model.heads},           {"kv", model.kv_heads}, {"hd", model.head_dim},
-      {"ffn", model.ffn},    {"V", model.vocab},  {"maxpos", model.max_positions}};
+      {"L", model.layers},    {"h", model.hidden}, {"q", model.heads}, {"kv", model.kv_heads},
+      {"hd", model.head_dim}, {"ffn", model.ffn},  {"V", model.vocab}, {"maxpos", model.max_positions}};
   int checked = 0;
   for (const auto& [fact, value] : parse_facts(row.facts)) {
     ++checked;
@@ -178,6 +177,18 @@ TEST(Corpus, EveryConfigGetsTheVerdictThatItsRowAsksFor) {
     }
     ASSERT_TRUE(imported) << row.name << ": " << imported.error().message;
     expect_facts(row, model);
+  }
+}
+
+TEST(Corpus, EveryTruncationOfAConfigIsRefusedAsBrokenJson) {
+  ADAMK_SKIP_WITHOUT_CORPUS();
+  const Result<std::string> text = read_file(corpus_folder() / "configs" / "llama31-8b.json", 1 << 20);
+  ASSERT_TRUE(text) << text.error().message;
+  const std::size_t end = text->rfind('}');
+  for (std::size_t length = 0; length <= end; ++length) {
+    const Result<Json> parsed = parse_json(std::string_view(*text).substr(0, length), "cut.json");
+    ASSERT_FALSE(parsed) << length;
+    EXPECT_NE(parsed.error().message.find("not JSON"), std::string::npos) << parsed.error().message;
   }
 }
 

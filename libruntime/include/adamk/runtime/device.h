@@ -50,8 +50,6 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
-  /// Devices of one address space have equal spaces: what one allocates, the other can use. (CUDA: the context.)
-  virtual const void* address_space() const { return this; }
 
   virtual Result<DeviceAddress> allocate(std::int64_t bytes) = 0;
   virtual void release(DeviceAddress address) = 0;
@@ -73,7 +71,8 @@ class Device {
   /// Asynchronous on the device's stream. `params` is copied before the call returns.
   virtual Result<void> launch(KernelHandle kernel, const LaunchShape& shape, std::span<const std::byte> params) = 0;
   virtual Result<void> synchronize() = 0;
-  /// The CUcontext behind this device, borrowed, for profilers; null where there is none (fakes).
+  /// The CUcontext behind this device, borrowed, for profilers; null where there is none (fakes). Devices with equal
+  /// contexts can use what either allocated.
   virtual void* native_context() const { return nullptr; }
   /// Microseconds of device time of `work` (launches only), by events on the stream.
   virtual Result<double> time_us(const std::vector<std::pair<KernelHandle, std::span<const std::byte>>>& launches,
