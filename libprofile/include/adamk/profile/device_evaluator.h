@@ -12,6 +12,7 @@
 
 #include "adamk/base/result.h"
 #include "adamk/profile/timing.h"
+#include "adamk/runtime/device.h"
 #include "adamk/search/evaluator.h"
 
 namespace adamk {
@@ -63,6 +64,10 @@ class DeviceEvaluator final : public Evaluator {
   explicit DeviceEvaluator(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+/// Who a GPU is in the records, without the measured figures. Fails (machine) where NVRTC cannot be opened: its version is
+/// part of the identity.
+Result<DeviceIdentity> device_identity(const DeviceInfo& info);
 
 inline constexpr const char* worker_argument = "--adamk-worker";
 
