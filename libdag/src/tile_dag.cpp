@@ -249,17 +249,19 @@ class Builder {
     TaskRange load{WarpRole::loader, sm, first, count, {}, {}, shape.tile_bytes, 0};
     load.reads.push_back(rows_of(local.weights, shape.k, 0));
     if (pairs) load.reads.push_back(rows_of(local.weights, shape.k, shape.values_out));
-    load.writes.push_back({{local.ring, first * packed, (first + 1) * packed}, packed});
+    const Access filled{{local.ring, first * packed, (first + 1) * packed}, packed};
+    load.writes = {filled};
 
     TaskRange multiply{WarpRole::consumer, sm, first, count, {}, {}, 0, 0};
     multiply.flops = 2.0 * values * (pairs ? 2 : 1) * static_cast<double>(shape.k);
-    multiply.reads.push_back(load.writes.front());
-    add_inputs(multiply, shape, t);
+    multiply.reads = {filled};
     const std::int64_t sums = std::int64_t{shape.tile_rows} * plan_.consumer_warps;
-    multiply.writes.push_back({{local.partials, first * sums, (first + 1) * sums}, sums});
+    const Access summed{{local.partials, first * sums, (first + 1) * sums}, sums};
+    multiply.writes = {summed};
+    add_inputs(multiply, shape, t);
 
     TaskRange store{WarpRole::storer, sm, first, count, {}, {}, 0, 0};
-    store.reads.push_back(multiply.writes.front());
+    store.reads = {summed};
     if (t.bias >= 0) {
       store.reads.push_back(rows_of(t.bias, 1, 0));
       if (pairs) store.reads.push_back(rows_of(t.bias, 1, shape.values_out));
