@@ -4,6 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "adamk/base/hash.h"
 
 namespace adamk {
 
@@ -43,18 +49,19 @@ using Clock = std::chrono::steady_clock;
 
 class Loop {
  public:
-  Loop(const Space& space, Evaluator& evaluator, Records& records, const SearchOptions& options, const SearchHooks& hooks)
-      : space_(space), evaluator_(evaluator), records_(records), options_(options), hooks_(hooks) {
-    key_ = {evaluator.device(), evaluator.method(), options.strategy,     options.seed,
-            options.budget.text(), options.weights, options.tool_version};
+  Loop(const Deployment& deployment, Evaluator& evaluator, Records& records, const SearchOptions& options,
+       const SearchHooks& hooks)
+      : deployment_(deployment), evaluator_(evaluator), records_(records), options_(options), hooks_(hooks) {
     progress_.best_us = std::numeric_limits<double>::quiet_NaN();
   }
 
-  Result<SearchOutcome> run() {
-    ADAMK_TRY(const std::unique_ptr<Strategy> strategy, make_strategy(options_.strategy, space_, options_.seed));
-    ADAMK_TRY(run_, records_.open_run(space_.deployment, key_, options_.command_line));
+  /// `budget` is the key's: what bounds the run, as text.
+  Result<SearchOutcome> run(Strategy& strategy, const std::string& budget) {
+    key_ = {evaluator_.device(), evaluator_.method(), options_.strategy,     options_.seed,
+            budget,              options_.weights,    options_.tool_version};
+    ADAMK_TRY(run_, records_.open_run(deployment_, key_, options_.command_line));
     if (run_.state == RunState::completed) return repeated();
-    const Result<std::string> ended = generations(*strategy);
+    const Result<std::string> ended = generations(strategy);
     if (!ended) {
       // The evaluator or the records failed: leave the run open for resumption; the first error is the one that matters.
       static_cast<void>(records_.close_run(run_.id, RunState::interrupted, "", best_hash()));
@@ -121,7 +128,7 @@ class Loop {
     std::vector<std::size_t> fresh;
     std::vector<Plan> batch;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      ADAMK_TRY(const std::optional<Evaluation> known, records_.find(space_.deployment, key_, plans[i].hash()));
+      ADAMK_TRY(const std::optional<Evaluation> known, records_.find(deployment_, key_, plans[i].hash()));
       if (known) {
         ++progress_.reused;
         ADAMK_CHECK(record(i, plans[i], *known, results));
@@ -134,7 +141,7 @@ class Loop {
       return record(fresh[index], batch[index], evaluation, results);
     };
     if (!batch.empty())
-      ADAMK_CHECK(evaluator_.evaluate(space_.deployment, batch, finished, [&] { return interrupted() || out_of_time(); }));
+      ADAMK_CHECK(evaluator_.evaluate(deployment_, batch, finished, [&] { return interrupted() || out_of_time(); }));
     for (std::optional<Tried>& result : results)
       if (result) accept(std::move(*result));
     return {};
@@ -143,7 +150,7 @@ class Loop {
   Result<void> record(std::size_t index, const Plan& plan, const Evaluation& evaluation,
                       std::vector<std::optional<Tried>>& results) {
     const int ordinal = static_cast<int>(tried_.size() + index);
-    ADAMK_CHECK(records_.store(run_.id, ordinal, space_.deployment, plan, evaluation));
+    ADAMK_CHECK(records_.store(run_.id, ordinal, deployment_, plan, evaluation));
     const bool ok = evaluation.status == Status::ok;
     const double us = ok ? evaluation.median_us() : std::numeric_limits<double>::quiet_NaN();
     results[index] = Tried{plan, plan.hash(), evaluation.status, us};
@@ -161,7 +168,7 @@ class Loop {
     if (last.status == Status::ok && (!best_ || last.us < tried_[*best_].us)) best_ = tried_.size() - 1;
   }
 
-  const Space& space_;
+  const Deployment& deployment_;
   Evaluator& evaluator_;
   Records& records_;
   const SearchOptions& options_;
@@ -174,11 +181,43 @@ class Loop {
   Clock::time_point start_ = Clock::now();
 };
 
+/// One generation: the plans a user stated, each once.
+class StatedPlans final : public Strategy {
+ public:
+  explicit StatedPlans(const std::vector<Plan>& plans) {
+    std::set<std::string> hashes;
+    for (const Plan& plan : plans)
+      if (hashes.insert(plan.hash()).second) plans_.push_back(plan);
+    digest_ = hash_hex(fmt::format("{}", fmt::join(hashes, " ")));
+  }
+
+  std::vector<Plan> propose(const std::vector<Tried>&) override {
+    return std::exchange(proposed_, true) ? std::vector<Plan>() : plans_;
+  }
+  std::string_view ending() const override { return "all tried"; }
+  /// For the run's key: equal for equal sets, whatever their order.
+  std::string text() const { return fmt::format("{} plans {}", plans_.size(), digest_.substr(0, 12)); }
+
+ private:
+  std::vector<Plan> plans_;
+  std::string digest_;
+  bool proposed_ = false;
+};
+
 }  // namespace
 
 Result<SearchOutcome> run_search(const Space& space, Evaluator& evaluator, Records& records, const SearchOptions& options,
                                  const SearchHooks& hooks) {
-  return Loop(space, evaluator, records, options, hooks).run();
+  ADAMK_TRY(const std::unique_ptr<Strategy> strategy, make_strategy(options.strategy, space, options.seed));
+  return Loop(space.deployment, evaluator, records, options, hooks).run(*strategy, options.budget.text());
+}
+
+Result<SearchOutcome> run_plans(const Deployment& deployment, const std::vector<Plan>& plans, Evaluator& evaluator,
+                                Records& records, SearchOptions options, const SearchHooks& hooks) {
+  StatedPlans stated(plans);
+  options.strategy = "eval";
+  options.budget = {};
+  return Loop(deployment, evaluator, records, options, hooks).run(stated, stated.text());
 }
 
 }  // namespace adamk

@@ -171,17 +171,60 @@ TEST(Search, ProgressCountsEveryCandidate) {
   EXPECT_EQ(seen.back().best_us, outcome.run.best_us);
 }
 
-TEST(Strategy, ExhaustiveFollowsTheIndexAndNeverRepeats) {
-  const auto strategy = make_exhaustive(small_space());
-  std::vector<Plan> proposed;
-  for (int generation = 0; generation < 3; ++generation)
-    for (Plan& plan : strategy->propose({})) proposed.push_back(std::move(plan));
-  std::vector<Plan> expected;
-  for_each_plan(small_space(), 0, small_space().candidates(), [&](std::uint64_t, const Plan& plan) {
-    expected.push_back(plan);
-    return expected.size() < proposed.size();
+TEST(Plans, StatedPlansAreTriedOnceEachAndNotAgain) {
+  BackwardEvaluator evaluator(small_deployment().target);
+  MemoryRecords records;
+  const Plan first = default_plan(small_deployment()).value();
+  Plan second = first;
+  second.window = 1;
+  const auto outcome = run_plans(small_deployment(), {first, second, first}, evaluator, records, options(1));
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->run.state, RunState::completed);
+  EXPECT_EQ(outcome->run.ended_by, "all tried");
+  EXPECT_EQ(evaluator.evaluated, 2);
+  const auto reordered = run_plans(small_deployment(), {second, first}, evaluator, records, options(1, 7));
+  EXPECT_EQ(reordered->reused, 2) << "another seed is another run, of known plans";
+  EXPECT_TRUE(run_plans(small_deployment(), {second, first}, evaluator, records, options(1))->repeated)
+      << "the order does not matter";
+  EXPECT_EQ(evaluator.evaluated, 2);
+}
+
+TEST(Plans, AnUnsoundPlanIsARecordNotAnError) {
+  const auto evaluator = make_simulated_evaluator(small_deployment().target);
+  MemoryRecords records;
+  Plan plan = default_plan(small_deployment()).value();
+  plan.grid = 93;
+  const auto outcome = run_plans(small_deployment(), {plan}, *evaluator, records, options(1));
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_FALSE(outcome->best.has_value());
+  ASSERT_EQ(records.candidates.size(), 1u);
+  EXPECT_EQ(records.candidates[0].evaluation.status, Status::infeasible);
+}
+
+/// A space of one path that is small enough to count, cut down from the real one.
+Space cut_space() {
+  Space space = small_space();
+  space.paths.resize(1);
+  for (SpaceEdge& edge : space.edges)
+    for (std::size_t i = 2; i < edge.variants.size(); ++i) edge.variants[i].reason = "left out by this test";
+  space.knobs.paces.resize(1);
+  space.knobs.grids.resize(1);
+  return space;
+}
+
+TEST(Strategy, ExhaustiveTriesEveryPlanOnce) {
+  const Space space = cut_space();
+  std::set<std::string> expected, proposed;
+  for_each_plan(space, 0, space.candidates(), [&](std::uint64_t, const Plan& plan) {
+    expected.insert(plan.hash());
+    return true;
   });
+  ASSERT_GT(expected.size(), 16u);
+  const auto strategy = make_exhaustive(space);
+  for (auto plans = strategy->propose({}); !plans.empty(); plans = strategy->propose({}))
+    for (const Plan& plan : plans) EXPECT_TRUE(proposed.insert(plan.hash()).second) << "no plan twice";
   EXPECT_EQ(proposed, expected);
+  EXPECT_TRUE(strategy->propose({}).empty());
 }
 
 TEST(Strategy, UnknownNamesAreRefused) { EXPECT_EQ(make_strategy("magic", small_space(), 1).error().code, Errc::bad_input); }

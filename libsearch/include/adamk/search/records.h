@@ -19,9 +19,9 @@ namespace adamk {
 struct RunKey {
   DeviceIdentity device;
   Method method = Method::simulated;
-  std::string strategy;          // "beam", "exhaustive"
+  std::string strategy;          // "beam", "exhaustive", "eval"
   std::uint64_t seed = 1;
-  std::string budget;            // as normalised by Budget::text: "60s", "200"
+  std::string budget;            // as normalised by Budget::text: "60s", "200"; of "eval" the set: "3 plans 5d41402abc4b"
   std::string weights;           // "random 1", or the checkpoint's identity; empty when no weights are needed
   std::string tool_version;      // figures made by another version are kept, and not reused
 };
@@ -32,7 +32,7 @@ std::string_view to_string(RunState state);
 struct RunRecord {
   std::int64_t id = 0;
   RunState state = RunState::running;
-  std::string ended_by;          // "budget", "space exhausted", "converged"; empty until completed
+  std::string ended_by;          // "budget", "space exhausted", "converged", "all tried"; empty until completed
   std::string best_plan;         // hash; empty when no candidate was ok
   double best_us = 0;
   std::map<std::string, int> counts;   // candidates by status

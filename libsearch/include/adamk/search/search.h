@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "adamk/base/result.h"
 #include "adamk/dag/space.h"
@@ -60,5 +61,10 @@ struct SearchHooks {
 /// Errors: of the evaluator (no device any more) or of the records; whatever was stored before stays.
 Result<SearchOutcome> run_search(const Space& space, Evaluator& evaluator, Records& records, const SearchOptions& options,
                                  const SearchHooks& hooks = {});
+
+/// Tries these plans, equal ones once, as one run whose strategy is "eval" and whose budget names the set; strategy and
+/// budget of `options` are not looked at. Otherwise as run_search: known plans are linked, the same set is not repeated.
+Result<SearchOutcome> run_plans(const Deployment& deployment, const std::vector<Plan>& plans, Evaluator& evaluator,
+                                Records& records, SearchOptions options, const SearchHooks& hooks = {});
 
 }  // namespace adamk

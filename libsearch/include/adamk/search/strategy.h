@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +32,7 @@ class Strategy {
   virtual std::string_view ending() const = 0;
 };
 
-/// All plans of the space in the order of their index. `space` must outlive the strategy.
+/// All plans of the space, in an order that spreads any first part of it over the whole. `space` must outlive the strategy.
 std::unique_ptr<Strategy> make_exhaustive(const Space& space);
 
 /// Keeps the `width` best plans and tries their neighbours, the most promising by the cost model first, the rest in an order
@@ -39,7 +40,12 @@ std::unique_ptr<Strategy> make_exhaustive(const Space& space);
 /// from it in one respect each, one of every exchange kind among them.
 std::unique_ptr<Strategy> make_beam(const Space& space, std::uint64_t seed, int width = 6);
 
-/// "exhaustive" or "beam".
+struct StrategyInfo {
+  std::string_view name, description;
+};
+/// What make_strategy knows.
+std::span<const StrategyInfo> strategies();
+
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const Space& space, std::uint64_t seed);
 
 }  // namespace adamk
