@@ -4,6 +4,7 @@
   train.py [--out DIR]          trains (about four minutes on one CPU core) and writes DIR/model.safetensors
   train.py --sample PROMPT      continues PROMPT greedily with the weights of DIR, in double precision
   train.py --logits PROMPT      the logits after every byte of PROMPT as JSON, in double precision
+  train.py --golden             what libprofile/tests/tiny_golden.json holds: greedy texts, and logits of their first steps
 
 Needs torch and safetensors. Tokens are bytes; the newline (10) begins and ends a story.
 """
@@ -141,11 +142,33 @@ def sample(c, p, prompt, count):
     return bytes(text).decode(errors="replace")
 
 
+GOLDEN_PROMPTS = ["Once upon a time there was a ", "\nLong ago", "Then her friend", "Anna and Max", "The"]
+
+
+def golden(c, p):
+    """Of every prompt the greedy text; of the first two also the five largest logits, their sum and their sum of squares."""
+    result = []
+    for number, prompt in enumerate(GOLDEN_PROMPTS):
+        text = sample(c, p, prompt, 320)
+        entry = {"prompt": prompt, "text": text}
+        if number < 2:
+            tokens = list(text.encode())[:48]
+            with torch.no_grad():
+                every = logits(c, p, torch.tensor([tokens]))[0]
+            entry["steps"] = [{"pos": position, "in": token, "argmax": int(step.argmax()),
+                               "top5": [[int(i), step[i].item()] for i in step.topk(5).indices],
+                               "sum": step.sum().item(), "sumsq": step.square().sum().item()}
+                              for position, (token, step) in enumerate(zip(tokens, every))]
+        result.append(entry)
+    return result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=HERE)
     parser.add_argument("--sample", metavar="PROMPT")
     parser.add_argument("--logits", metavar="PROMPT")
+    parser.add_argument("--golden", action="store_true")
     parser.add_argument("--count", type=int, default=512, help="bytes of --sample, prompt included")
     parser.add_argument("--steps", type=int, default=560)
     parser.add_argument("--batch", type=int, default=4)
@@ -157,10 +180,12 @@ def main():
     with open(os.path.join(HERE, "config.json")) as file:
         c = json.load(file)
     path = os.path.join(options.out, "model.safetensors")
-    if options.sample is None and options.logits is None:
+    if options.sample is None and options.logits is None and not options.golden:
         save_file(train(c, options), path, metadata={"format": "pt"})
         return
     p = {name: value.double() for name, value in load_file(path).items()}
+    if options.golden:
+        print(json.dumps(golden(c, p), indent=1))
     if options.sample is not None:
         print(sample(c, p, options.sample, options.count))
     if options.logits is not None:

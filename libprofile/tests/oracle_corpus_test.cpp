@@ -89,6 +89,43 @@ TEST_F(Stories, Fp16WeightsStayCloseToTheGoldenLogitsOfTheFp32Ones) {
   }
 }
 
+// tiny_golden.json: examples/tiny/train.py --golden, in torch.
+class TinyModel : public testing::Test {
+ protected:
+  const fs::path folder = fs::path(ADAMK_SOURCE_DIR) / "examples" / "tiny";
+  Json golden = read_document(fs::path(ADAMK_SOURCE_DIR) / "libprofile" / "tests" / "tiny_golden.json").value_or(Json());
+};
+
+TEST_F(TinyModel, LogitsAreThoseOfTheTrainingProgram) {
+  int compared = 0;
+  for (const Json& text : golden) {
+    if (!text.contains("steps")) continue;
+    auto decoder = decoder_of(folder, WeightsFormat::bf16, 64);
+    expect_steps(decoder, text, 1e-9, true);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 2);
+}
+
+TEST_F(TinyModel, GreedyTextIsThatOfTheTrainingProgram) {
+  ASSERT_EQ(golden.size(), 5u);
+  for (const Json& entry : golden) {
+    auto decoder = decoder_of(folder, WeightsFormat::bf16, 512);
+    const auto expected = bytes_to_tokens(entry.at("text").get<std::string>());
+    const std::size_t given = entry.at("prompt").get<std::string>().size();
+    ASSERT_GT(expected.size(), given);
+    std::vector<int> made(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(given));
+    while (made.size() < expected.size()) {
+      std::vector<double> logits;
+      for (auto position = decoder.length(); position < static_cast<std::int64_t>(made.size()); ++position) {
+        logits = decoder.step(made[static_cast<std::size_t>(position)], position).value();
+      }
+      made.push_back(argmax(logits));
+    }
+    EXPECT_EQ(tokens_to_bytes(made), entry.at("text").get<std::string>());
+  }
+}
+
 TEST(Fixtures, EverySupportedOneDecodesFiniteLogits) {
   if (!fs::exists(checkpoints())) GTEST_SKIP() << "no corpus at " << checkpoints() << " (set ADAMK_CORPUS)";
   for (const char* name : {"tiny_llama3", "tiny_qwen3", "tiny_mistral"}) {
