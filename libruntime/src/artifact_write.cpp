@@ -133,7 +133,9 @@ Json make_manifest(const ArtifactContents& contents, std::span<const NamedBytes>
 Result<void> write_artifact(const fs::path& where, const ArtifactContents& contents) {
   ADAMK_CHECK(check_sizes(contents));
   std::error_code code;
-  fs::path folder = fs::weakly_canonical(where, code);
+  // Absolute first: weakly_canonical leaves a path relative whose first name does not exist, and "out" has no parent.
+  fs::path folder = where.empty() ? where : fs::absolute(where, code);
+  if (!code) folder = fs::weakly_canonical(folder, code);
   if (code) return fail(Errc::io, "{}: {}", where.string(), code.message());
   if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
   if (folder.empty() || folder == folder.root_path()) return fail(Errc::bad_input, "'{}' names no folder", where.string());

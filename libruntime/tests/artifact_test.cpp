@@ -116,6 +116,24 @@ TEST_F(ArtifactTest, AnArtifactIsReplacedAndAnEmptyFolderUsed) {
   EXPECT_EQ(std::distance(fs::directory_iterator(root), {}), 1);
 }
 
+TEST_F(ArtifactTest, ARelativeFolderNeedNotExistNorItsParents) {
+  const fs::path before = fs::current_path();
+  fs::current_path(root);
+  for (const char* name : {"new", "new/", "./dotted", "a/b/deep", "up/../beside"}) {
+    auto written = write_artifact(name, sample_contents(inputs));
+    EXPECT_TRUE(written.has_value()) << name << ": " << written.error().message;
+    EXPECT_TRUE(open_artifact(root / fs::path(name).lexically_normal()).has_value()) << name;
+  }
+  for (const char* name : {"", "/"}) {
+    auto written = write_artifact(name, sample_contents(inputs));
+    ASSERT_FALSE(written.has_value()) << name;
+    EXPECT_EQ(written.error().code, Errc::bad_input) << written.error().message;
+  }
+  auto written = write_artifact(".", sample_contents(inputs));   // the folder the process stands in: not empty here
+  EXPECT_FALSE(written.has_value());
+  fs::current_path(before);
+}
+
 TEST_F(ArtifactTest, FoldersWithAnythingElseAreLeftAlone) {
   fs::create_directories(folder);
   change("thesis.tex", "precious", std::ios::trunc);
