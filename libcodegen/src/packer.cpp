@@ -108,10 +108,10 @@ void pack_layer_stage(const Model& model, const GemvShape& shape, int warps, con
 
 }  // namespace
 
-std::vector<std::byte> pack_weights(const Deployment& deployment, const Schedule& schedule, const Weights& weights) {
+void pack_weights(const Deployment& deployment, const Schedule& schedule, const Weights& weights,
+                  std::span<std::byte> packed) {
   const Model& model = deployment.model;
   const int warps = schedule.plan.consumer_warps;
-  std::vector<std::byte> packed(schedule.packed_bytes);
   std::int64_t layer_tiles = 0;
   for (const GemvShape& shape : schedule.gemvs)
     if (shape.kind != StageKind::head) layer_tiles += shape.tiles;
@@ -137,6 +137,11 @@ std::vector<std::byte> pack_weights(const Deployment& deployment, const Schedule
       tile -= shape.tiles;
     }
   });
+}
+
+std::vector<std::byte> pack_weights(const Deployment& deployment, const Schedule& schedule, const Weights& weights) {
+  std::vector<std::byte> packed(schedule.packed_bytes);
+  pack_weights(deployment, schedule, weights, packed);
   return packed;
 }
 

@@ -81,12 +81,13 @@ struct DeviceEvaluator::State {
   std::vector<std::int64_t> positions(const Deployment& deployment) const;
   Step step(const Json& request, double seconds, const char* doing);
   void check_health();
-  void run(const Deployment& deployment, const Plan& plan, const CompiledCandidate& compiled, Evaluation& evaluation);
+  void run(const Plan& plan, const CompiledCandidate& compiled, Evaluation& evaluation);
   Evaluation begin_evaluation(const Schedule* schedule) const;
 };
 
 /// A request whose failure is the machine's, not a candidate's.
 Result<Json> DeviceEvaluator::State::must(const Json& request, double seconds, const char* doing) {
+  if (options.progress) options.progress(doing);
   const Reply reply = worker->ask(request, seconds);
   if (reply.state != ReplyState::ok) return fail(Errc::machine, "{}: {}", doing, reply.detail);
   return reply_from_json(reply.value);
@@ -154,8 +155,7 @@ void DeviceEvaluator::State::check_health() {
   if (reply.state != ReplyState::ok || !reply_from_json(reply.value)) worker->kill();
 }
 
-void DeviceEvaluator::State::run(const Deployment& deployment, const Plan& plan, const CompiledCandidate& compiled,
-                                 Evaluation& evaluation) {
+void DeviceEvaluator::State::run(const Plan& plan, const CompiledCandidate& compiled, Evaluation& evaluation) {
   const auto ended = [&](Status status, std::string message) {
     evaluation.status = status;
     evaluation.message = std::move(message);
@@ -164,7 +164,7 @@ void DeviceEvaluator::State::run(const Deployment& deployment, const Plan& plan,
                            options.deadlines.load, "loading");
   if (!loaded) return ended(loaded.error().status, loaded.error().message);
 
-  const Step verified = step({{"do", "verify"}, {"positions", positions(deployment)}}, options.deadlines.verify, "verifying");
+  const Step verified = step({{"do", "verify"}}, options.deadlines.verify, "verifying");
   if (!verified) return ended(verified.error().status, verified.error().message);
   const Json& answer = *verified;
   if (!answer.contains("verdict") || !answer.contains("passed")) return ended(Status::crashed, "verifying: no verdict");
@@ -268,7 +268,7 @@ Result<void> DeviceEvaluator::evaluate(const Deployment& deployment, std::span<c
                                          compiled.registers);
       } else {
         ADAMK_CHECK(state.ready(deployment));
-        state.run(deployment, plans[feasible[i].index], prepared->compiled, evaluation);
+        state.run(plans[feasible[i].index], prepared->compiled, evaluation);
         if (state.worker->alive()) {
           state.failed_in_a_row = 0;
         } else {

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "adamk/profile/compare.h"
-
 namespace adamk {
 namespace {
 
@@ -21,18 +19,18 @@ std::string describe(const LogitComparison& c, std::int64_t position, int step, 
                      where, c.relative_l2, tolerance, c.argmax_got, c.argmax_want);
 }
 
-/// One launch from `position`: `steps` tokens, each compared.
-Result<GateResult> check_launch(Decoder& decoder, const Deployment& deployment, ReferenceLogits& reference,
-                                std::int64_t position, int steps, Verdict verdict) {
+/// One launch, each of its tokens compared.
+Result<GateResult> check_launch(Decoder& decoder, ReferenceLogits& reference, const CheckedLaunch& launch, Verdict verdict) {
+  const auto [position, steps] = launch;
   GateResult result;
   verdict.checked = true;
-  verdict.tolerance = logit_tolerance(deployment.model, deployment.weights);
+  verdict.tolerance = reference.tolerance();
   ADAMK_CHECK(decoder.write_kv(reference.kv()));
   ADAMK_CHECK(decoder.poison_outputs());
   std::vector<int> fed{reference.first_token(position)};
   std::vector<float> logits;
   ADAMK_TRY(const std::vector<int> chosen, decoder.decode_with_logits(position, fed, steps, &logits));
-  const auto vocab = static_cast<std::size_t>(deployment.model.vocab);
+  const auto vocab = static_cast<std::size_t>(decoder.recipe().vocab);
   for (int step = 0; step < steps && result.message.empty(); ++step) {
     const std::size_t first = static_cast<std::size_t>(step) * vocab;
     if (chosen.size() != static_cast<std::size_t>(steps) || logits.size() < first + vocab) {
@@ -46,8 +44,8 @@ Result<GateResult> check_launch(Decoder& decoder, const Deployment& deployment, 
     if (!comparison.within(verdict.tolerance)) {
       result.message = describe(comparison, position, step, verdict.tolerance);
     } else if (token != comparison.argmax_got) {
-      result.message = fmt::format("position {}, step {} of the launch: chose token {}, its own logits' argmax is {}", position,
-                                   step, token, comparison.argmax_got);
+      result.message = fmt::format("position {}, step {} of the launch: chose token {}, its own logits' argmax is {}",
+                                   position, step, token, comparison.argmax_got);
     } else {
       ++verdict.tokens;
       if (token != comparison.argmax_want) ++verdict.near_ties;   // within the tolerance, so the two were that close
@@ -62,12 +60,39 @@ Result<GateResult> check_launch(Decoder& decoder, const Deployment& deployment, 
 
 }  // namespace
 
-Result<ReferenceLogits> ReferenceLogits::create(const Deployment& deployment, const Weights& weights, std::uint64_t seed) {
+std::vector<CheckedLaunch> checked_launches(std::span<const std::int64_t> positions, const Workload& workload) {
+  std::vector<CheckedLaunch> launches;
+  std::size_t longest = 0;
+  int most = 0;
+  for (const std::int64_t position : positions) {
+    const std::int64_t room = workload.context - position;
+    const auto steps = static_cast<int>(std::min<std::int64_t>({chained_tokens, room, workload.steps_per_launch}));
+    if (steps >= most) most = steps, longest = launches.size();
+    launches.push_back({position, 1});
+  }
+  if (!launches.empty()) launches[longest].steps = most;
+  return launches;
+}
+
+Result<ReferenceLogits> ReferenceLogits::create(const Deployment& deployment, const Weights& weights, WeightsOrigin origin,
+                                                std::uint64_t seed) {
   const std::int64_t context = deployment.workload.context;
   ADAMK_TRY(ReferenceDecoder decoder, ReferenceDecoder::create(deployment.model, weights, context));
-  ReferenceLogits reference(std::move(decoder), seed, deployment.model.vocab);
+  ReferenceLogits reference(std::move(decoder), seed, deployment.model.vocab,
+                            logit_tolerance(deployment.model, deployment.weights, origin));
   reference.kv_ = random_kv(deployment.model, deployment.weights, context, seed, context);
   return reference;
+}
+
+Result<void> ReferenceLogits::prepare(std::span<const CheckedLaunch> launches) {
+  for (const CheckedLaunch& launch : launches) {
+    std::vector<int> fed{first_token(launch.position)};
+    for (int step = 0; step < launch.steps; ++step) {
+      ADAMK_TRY(const std::vector<double> logits, after(launch.position, fed));
+      fed.push_back(argmax(logits));
+    }
+  }
+  return {};
 }
 
 int ReferenceLogits::first_token(std::int64_t position) const {
@@ -96,25 +121,20 @@ Result<std::vector<double>> ReferenceLogits::after(std::int64_t position, const 
   return known_[wanted];
 }
 
-Result<GateResult> check_decoder(Decoder& decoder, const Deployment& deployment, ReferenceLogits& reference,
-                                 std::span<const std::int64_t> positions) {
+Result<GateResult> check_decoder(Decoder& decoder, ReferenceLogits& reference, std::span<const CheckedLaunch> launches) {
   GateResult result;
-  if (positions.empty()) return fail(Errc::bad_input, "no position to verify lies within the context");
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    const bool last = i + 1 == positions.size();
-    const std::int64_t room = deployment.workload.context - positions[i];
-    const auto steps = static_cast<int>(
-        last ? std::min<std::int64_t>({chained_tokens, room, decoder.recipe().max_steps}) : std::int64_t{1});
-    ADAMK_TRY(GateResult one, check_launch(decoder, deployment, reference, positions[i], steps, result.verdict));
-    result = std::move(one);
+  for (const CheckedLaunch& launch : launches) {
+    ADAMK_TRY(result, check_launch(decoder, reference, launch, result.verdict));
     if (!result.passed) break;
   }
   return result;
 }
 
-Result<GateResult> check_again(Decoder& decoder, const Deployment& deployment, ReferenceLogits& reference,
-                               std::int64_t position) {
-  return check_launch(decoder, deployment, reference, position, 1, {});
+Result<GateResult> check_again(Decoder& decoder, ReferenceLogits& reference, std::span<const CheckedLaunch> launches) {
+  const auto longest = std::max_element(launches.begin(), launches.end(),
+                                        [](const CheckedLaunch& a, const CheckedLaunch& b) { return a.steps < b.steps; });
+  if (longest == launches.end()) return fail(Errc::bad_input, "nothing was verified before");
+  return check_launch(decoder, reference, *longest, {});
 }
 
 }  // namespace adamk

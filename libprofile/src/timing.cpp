@@ -175,6 +175,18 @@ Result<Timing> time_decoder(Decoder& decoder, const TimingOptions& options) {
   return timing;
 }
 
+std::int64_t default_timing_position(const Recipe& recipe, int steps) {
+  constexpr std::int64_t latest = 128;
+  const std::int64_t decoded = steps > 0 ? steps : std::min<std::int64_t>(recipe.max_steps, recipe.context);
+  return std::clamp<std::int64_t>((recipe.context - decoded) / 2, 0, latest);
+}
+
+TokenBytes token_bytes(const Recipe& recipe, std::int64_t position, int steps) {
+  const double kv_per_position = 2.0 * sizeof(std::uint16_t) * recipe.layers * recipe.kv_heads * recipe.head_dim;
+  const double positions = static_cast<double>(position) + (steps - 1) / 2.0 + 1.0;
+  return {static_cast<double>(recipe.bytes_per_step), kv_per_position * positions};
+}
+
 Result<PairedTiming> time_pairs(Decoder& a, Decoder& b, const TimingOptions& options) {
   ADAMK_TRY(const int a_steps, steps_of_launch(a, options));
   ADAMK_TRY(const int b_steps, steps_of_launch(b, options));

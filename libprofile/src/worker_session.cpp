@@ -19,7 +19,6 @@ namespace adamk {
 namespace {
 
 constexpr std::uint64_t largest_source = 64u << 20, largest_image = 256u << 20;
-constexpr std::int64_t latest_timing_position = 128;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -74,6 +73,26 @@ Result<std::vector<std::int64_t>> positions_of(const JsonView& request) {
   return positions;
 }
 
+/// Gigabytes that are packed anew for every layout: kept, so that their pages are touched for the first time once.
+class PackBuffer {
+ public:
+  std::span<const std::byte> pack(const Deployment& deployment, const Schedule& schedule, const Weights& weights) {
+    const auto size = static_cast<std::size_t>(schedule.packed_bytes);
+    if (size > capacity_) {
+      bytes_.reset();
+      capacity_ = size + size / 16;   // layouts differ by their padding
+      bytes_ = std::make_unique_for_overwrite<std::byte[]>(capacity_);
+    }
+    const std::span<std::byte> out(bytes_.get(), size);
+    pack_weights(deployment, schedule, weights, out);
+    return out;
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t capacity_ = 0;
+};
+
 }  // namespace
 
 struct WorkerSession::State {
@@ -82,6 +101,7 @@ struct WorkerSession::State {
   std::optional<Deployment> deployment;
   std::optional<Weights> weights;
   std::optional<ReferenceLogits> reference;
+  WeightsOrigin origin = WeightsOrigin::trained;
   std::uint64_t seed = 1;
   bool cupti = false;
 
@@ -91,14 +111,15 @@ struct WorkerSession::State {
     std::shared_ptr<Decoder::DeviceWeights> weights;
   };
   std::list<Packed> packed;   // most recently used first
+  PackBuffer buffer;
   std::optional<Decoder> decoder;
-  std::int64_t last_position = 0;   // verified last
+  std::vector<CheckedLaunch> launches;   // every candidate is checked with
 
   Result<Json> open_device(const JsonView& request);
   Result<Json> open_weights(const JsonView& request);
   Result<Json> make_reference(const JsonView& request);
   Result<Json> load(const JsonView& request);
-  Result<Json> verify(const JsonView& request);
+  Result<Json> verify();
   Result<Json> time(const JsonView& request);
   Result<Json> health();
   Result<std::shared_ptr<Decoder::DeviceWeights>> device_weights(const Schedule& schedule);
@@ -113,14 +134,7 @@ Result<Json> WorkerSession::State::open_device(const JsonView& request) {
   ADAMK_TRY(const std::int64_t number, index.integer(0, 1024));
   ADAMK_TRY(device, open_cuda_device(static_cast<int>(number)));
   const DeviceInfo& info = device->info();
-  DeviceIdentity identity;
-  identity.name = info.name;
-  identity.sm = info.sm;
-  identity.sms = info.sms;
-  identity.driver = fmt::format("{}.{}", info.driver_version / 1000, info.driver_version % 1000 / 10);
-  identity.memory_bytes = info.memory_bytes;
-  ADAMK_TRY(const std::string toolkit, nvrtc_version());
-  identity.toolkit = toolkit.substr(0, toolkit.find(' '));
+  ADAMK_TRY(DeviceIdentity identity, device_identity(info));
   ADAMK_TRY(const Target measured, probe_target(*device));
   identity.clock_mhz = measured.clock_mhz;
   identity.read_gbps = measured.read_gbps;
@@ -156,6 +170,7 @@ Result<Json> WorkerSession::State::open_weights(const JsonView& request) {
                                  : Weights::load(deployment->model, source.folder, deployment->weights);
   ADAMK_CHECK(made);
   weights = std::move(*made);
+  origin = source.random_seed ? WeightsOrigin::random : WeightsOrigin::trained;
   return Json::object();
 }
 
@@ -163,10 +178,13 @@ Result<Json> WorkerSession::State::make_reference(const JsonView& request) {
   ADAMK_CHECK(need(weights.has_value(), "open the weights"));
   ADAMK_TRY(const std::vector<std::int64_t> positions, positions_of(request));
   if (!reference) {
-    ADAMK_TRY(ReferenceLogits made, ReferenceLogits::create(*deployment, *weights, seed));
+    ADAMK_TRY(ReferenceLogits made, ReferenceLogits::create(*deployment, *weights, origin, seed));
     reference = std::move(made);
   }
-  for (std::int64_t position : positions) ADAMK_CHECK(reference->after(position, {reference->first_token(position)}));
+  launches = checked_launches(positions, deployment->workload);
+  if (launches.empty()) return fail(Errc::bad_input, "no position to verify lies within the context of {}",
+                                    deployment->workload.context);
+  ADAMK_CHECK(reference->prepare(launches));
   return Json::object();
 }
 
@@ -179,7 +197,7 @@ Result<std::shared_ptr<Decoder::DeviceWeights>> WorkerSession::State::device_wei
     packed.splice(packed.begin(), packed, it);
     return packed.front().weights;
   }
-  const std::vector<std::byte> matrices = pack_weights(*deployment, schedule, *weights);
+  const std::span<const std::byte> matrices = buffer.pack(*deployment, schedule, *weights);
   const std::vector<std::byte> small = pack_small_tensors(*deployment, schedule, *weights);
   DecoderInputs inputs;
   inputs.packed = matrices;
@@ -216,12 +234,10 @@ Result<Json> WorkerSession::State::load(const JsonView& request) {
   return Json::object();
 }
 
-Result<Json> WorkerSession::State::verify(const JsonView& request) {
+Result<Json> WorkerSession::State::verify() {
   ADAMK_CHECK(need(decoder.has_value(), "load a candidate"));
   ADAMK_CHECK(need(reference.has_value(), "make the reference"));
-  ADAMK_TRY(const std::vector<std::int64_t> positions, positions_of(request));
-  ADAMK_TRY(const GateResult gate, check_decoder(*decoder, *deployment, *reference, positions));
-  last_position = positions.back();
+  ADAMK_TRY(const GateResult gate, check_decoder(*decoder, *reference, launches));
   return Json{{"passed", gate.passed}, {"message", gate.message}, {"verdict", verdict_to_json(gate.verdict)}};
 }
 
@@ -229,23 +245,17 @@ Result<Json> WorkerSession::State::time(const JsonView& request) {
   ADAMK_CHECK(need(decoder.has_value(), "load a candidate"));
   ADAMK_TRY(const JsonView options_view, request.at("timing"));
   ADAMK_TRY(TimingOptions options, timing_options_from_json(options_view));
-  const Recipe& recipe = decoder->recipe();
-  if (options.position < 0) {
-    const std::int64_t steps = options.steps > 0 ? options.steps : std::min<std::int64_t>(recipe.max_steps, recipe.context);
-    options.position = std::clamp<std::int64_t>((recipe.context - steps) / 2, 0, latest_timing_position);
-  }
+  if (options.position < 0) options.position = default_timing_position(decoder->recipe(), options.steps);
   options.use_cupti = options.use_cupti && cupti;
   ADAMK_TRY(const Timing timing, time_decoder(*decoder, options));
-  ADAMK_TRY(const GateResult again, check_again(*decoder, *deployment, *reference, last_position));
+  ADAMK_TRY(const GateResult again, check_again(*decoder, *reference, launches));
   TimedCandidate timed;
   timed.method = timing.method;
   timed.samples_us = timing.samples_us;
   timed.conditions.clock_mhz = timing.launches.clock_mhz;
   timed.conditions.throttled = timing.launches.discarded;
   if (!again.passed) timed.wrong = "after timing: " + again.message;
-  const double cached = static_cast<double>(options.position) + (timing.steps - 1) / 2.0;   // positions read, on average
-  const double per_position = 2.0 * recipe.layers * recipe.kv_heads * recipe.head_dim * sizeof(Half);
-  timed.bytes_per_token = static_cast<double>(recipe.bytes_per_step) + cached * per_position;
+  timed.bytes_per_token = token_bytes(decoder->recipe(), options.position, timing.steps).total();
   return timed_to_json(timed);
 }
 
@@ -268,7 +278,7 @@ Result<Json> WorkerSession::answer(const Json& request) {
   if (what == "open") return state_->open_weights(view);
   if (what == "reference") return state_->make_reference(view);
   if (what == "load") return state_->load(view);
-  if (what == "verify") return state_->verify(view);
+  if (what == "verify") return state_->verify();
   if (what == "time") return state_->time(view);
   if (what == "health") return state_->health();
   return fail(Errc::bad_input, "the worker does not know how to '{}'", what);

@@ -18,7 +18,7 @@ class WorkerSession {
   ///   open       deployment, weights, seed               -> {}
   ///   reference  positions                               -> {}
   ///   load       plan, compiled                          -> {}
-  ///   verify     positions                               -> {passed, message, verdict}
+  ///   verify                                             -> {passed, message, verdict}
   ///   time       timing                                  -> TimedCandidate
   ///   health                                             -> {}      fails when the GPU context is no longer usable
   Result<Json> answer(const Json& request);

@@ -103,8 +103,8 @@ inline Result<Weights> weights_of(const Model& m, WeightsFormat format) {
   out.add("model.norm.weight", {d});
   if (!m.tied_head) out.add("lm_head.weight", {m.vocab, d});
 
-  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder = std::filesystem::path(testing::TempDir()) / (std::string("adamk_small_") + test->name());
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const auto folder = std::filesystem::path(::testing::TempDir()) / (std::string("adamk_small_") + test->name());
   std::filesystem::create_directories(folder);
   ADAMK_CHECK(write_safetensors(folder / "model.safetensors", out.list()));
   auto weights = Weights::load(m, folder, format);

@@ -102,5 +102,34 @@ TEST(TakeSamples, a_failing_launch_ends_it_with_its_error) {
   EXPECT_EQ(samples.error().message, "watchdog");
 }
 
+Recipe small_recipe() {
+  Recipe recipe;
+  recipe.layers = 2;
+  recipe.kv_heads = 3;
+  recipe.head_dim = 16;
+  recipe.context = 256;
+  recipe.max_steps = 32;
+  recipe.bytes_per_step = 1000;
+  return recipe;
+}
+
+TEST(TokenBytes, are_the_weights_and_the_keys_and_values_of_every_position_so_far) {
+  // A position holds K and V of 2 layers x 3 heads x 16 elements of 2 bytes: 384. Position 10 reads ten and writes its own.
+  EXPECT_EQ(token_bytes(small_recipe(), 10, 1).weights, 1000);
+  EXPECT_EQ(token_bytes(small_recipe(), 10, 1).kv, 11 * 384);
+  // Three tokens from there move 11, 12 and 13.
+  EXPECT_EQ(token_bytes(small_recipe(), 10, 3).total(), 1000 + 12 * 384);
+}
+
+TEST(DefaultTimingPosition, is_the_middle_of_the_context_but_no_later_than_128) {
+  Recipe recipe = small_recipe();
+  EXPECT_EQ(default_timing_position(recipe), 112);      // (256 - 32) / 2
+  EXPECT_EQ(default_timing_position(recipe, 2), 127);
+  recipe.context = 4096;
+  EXPECT_EQ(default_timing_position(recipe), 128);
+  recipe.context = 16;                                  // shorter than a launch may be
+  EXPECT_EQ(default_timing_position(recipe), 0);
+}
+
 }  // namespace
 }  // namespace adamk

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adamk/base/result.h"
@@ -42,6 +44,7 @@ struct DeviceEvaluatorOptions {
   Deadlines deadlines;
   int compile_workers = 0;                              // 0: half of the cores, 1 to 8
   bool run_spilling = false;                            // false: a kernel that spills is reported as `spills`, not run
+  std::function<void(std::string_view doing)> progress;   // told what a long step outside of candidates does; may be empty
   std::vector<std::string> worker_command;              // empty: this executable with worker_argument (tests use others)
 };
 

@@ -61,6 +61,17 @@ struct Timing {
 /// CUPTI activity when it works, else events with the reason in `note`. The given token is 0: speed does not depend on it.
 Result<Timing> time_decoder(Decoder& decoder, const TimingOptions& options = {});
 
+/// Where launches are timed when nobody says: in the middle of the context, at 128 at most. `steps` 0: as many as fit.
+std::int64_t default_timing_position(const Recipe& recipe, int steps = 0);
+
+/// What one token must move, averaged over a launch of `steps` tokens from `position`: every weight once, the keys and values
+/// of earlier positions read and its own written.
+struct TokenBytes {
+  double weights = 0, kv = 0;
+  double total() const { return weights + kv; }
+};
+TokenBytes token_bytes(const Recipe& recipe, std::int64_t position, int steps);
+
 /// A B A B in one process; options.max_samples pairs.
 struct PairedTiming {
   std::vector<double> a_us, b_us;  // us per token

@@ -62,7 +62,7 @@ struct Verdict {
   int positions = 0;             // positions whose logits were compared
   int tokens = 0;                // greedy tokens compared
   int near_ties = 0;             // of those, accepted as near ties
-  double max_error = 0;          // largest |logit - reference logit|
+  double max_error = 0;          // of the logits against the reference's: relative L2, the worst step
   double tolerance = 0;          // what it may be
 };
 
