@@ -9,57 +9,23 @@
 #include "adamk/profile/verify.h"
 #include "adamk/runtime/artifact.h"
 #include "adamk/runtime/decoder.h"
+#include "common/artifact_flags.h"
 #include "common/command.h"
-#include "common/weights_flags.h"
 
 namespace adamk {
 namespace {
 
 struct RunFlags {
-  std::string artifact;
-  WeightsFlags weights;
+  ArtifactFlags artifact;
   std::string prompt;
   std::vector<int> tokens;
   std::vector<std::int64_t> positions;
   std::int64_t position = 0;
   int steps = 0;
   int repeat = 100;
-  int device = 0;
   std::uint64_t seed = 1;
-  bool reference = false, unverified = false, no_cupti = false, skip_weight_hashes = false;
+  bool reference = false, unverified = false, no_cupti = false;
 };
-
-ArtifactChecks checks_of(const RunFlags& flags) {
-  return flags.skip_weight_hashes ? ArtifactChecks::skip_weights : ArtifactChecks::all;
-}
-
-Result<Deployment> deployment_of(const Artifact& artifact) {
-  const JsonView view(artifact.manifest.at("deployment"), artifact.manifest_path().string(), "deployment");
-  ADAMK_TRY(Deployment deployment, deployment_from_json(view));
-  if (deployment.key() != artifact.recipe.deployment_key) {
-    return tl::unexpected<Error>(view.error(Errc::bad_input, "is not the deployment that the recipe names"));
-  }
-  return deployment;
-}
-
-/// --model or --random-weights, else the seed the artifact itself was made from.
-WeightsFlags weights_flags(const RunFlags& flags, const Artifact& artifact) {
-  return flags.weights.given() ? flags.weights : flags_of_origin(artifact.weights_origin);
-}
-
-/// The weights the artifact was packed from, as the reference reads them.
-Result<Weights> weights_of(const RunFlags& flags, const Artifact& artifact, const Deployment& deployment) {
-  const WeightsFlags source = weights_flags(flags, artifact);
-  if (!source.given()) {
-    return fail(Errc::bad_input, "{}: was made from a checkpoint; the reference needs it: --model FOLDER", flags.artifact);
-  }
-  ADAMK_TRY(Weights weights, load_weights(deployment, source));
-  if (weights.hash() != artifact.recipe.weights_hash) {
-    return fail(Errc::bad_input, "{}: was packed from other weights than {}", flags.artifact,
-                source.seed ? source.origin() : source.folder);
-  }
-  return weights;
-}
 
 Result<std::vector<int>> prompt_of(const RunFlags& flags, int vocab) {
   if (flags.prompt.empty()) return flags.tokens;
@@ -97,11 +63,11 @@ Result<void> print_verdict(const VerifyReport& report, const CommonOptions& opti
 }
 
 Result<void> run_verify(const RunFlags& flags, const CommonOptions& options) {
-  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact, checks_of(flags)));
+  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact.folder, flags.artifact.checks()));
   ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
-  ADAMK_TRY(const auto device, open_cuda_device(flags.device));
+  ADAMK_TRY(const auto device, open_cuda_device(flags.artifact.device));
   ADAMK_TRY(Decoder decoder, Decoder::create(*device, artifact.recipe, artifact.inputs()));
-  ADAMK_TRY(const Weights weights, weights_of(flags, artifact, deployment));
+  ADAMK_TRY(const Weights weights, weights_of(flags.artifact, artifact, deployment));
   VerifyOptions wanted;
   wanted.positions = flags.positions;
   if (wanted.positions.empty()) {
@@ -112,9 +78,10 @@ Result<void> run_verify(const RunFlags& flags, const CommonOptions& options) {
   ADAMK_TRY(wanted.prompt, prompt_of(flags, artifact.recipe.vocab));
   wanted.greedy_tokens = flags.steps;
   wanted.seed = flags.seed;
+  wanted.origin = weights_origin(weights_flags(flags.artifact, artifact));
   ADAMK_TRY(const VerifyReport report, verify_decoder(decoder, deployment, weights, wanted));
   ADAMK_CHECK(print_verdict(report, options));
-  if (!report.passed()) return fail(Errc::check_failed, "{}: not verified: {}", flags.artifact, report.failure);
+  if (!report.passed()) return fail(Errc::check_failed, "{}: not verified: {}", flags.artifact.folder, report.failure);
   return {};
 }
 
@@ -122,7 +89,7 @@ Result<void> run_verify(const RunFlags& flags, const CommonOptions& options) {
 
 Result<std::vector<int>> generate_on_reference(const RunFlags& flags, const Artifact& artifact, std::vector<int> tokens) {
   ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
-  ADAMK_TRY(const Weights weights, weights_of(flags, artifact, deployment));
+  ADAMK_TRY(const Weights weights, weights_of(flags.artifact, artifact, deployment));
   ADAMK_TRY(ReferenceDecoder reference, ReferenceDecoder::create(deployment.model, weights, artifact.recipe.context));
   std::vector<int> made;
   std::vector<double> logits;
@@ -152,12 +119,12 @@ Result<std::vector<int>> generate_on_gpu(const RunFlags& flags, const std::vecto
   char text[2048] = "";
   adamk_open_options open_options{};
   open_options.size = sizeof open_options;
-  open_options.skip_weight_hashes = flags.skip_weight_hashes ? 1 : 0;
-  adamk_status status = adamk_open(flags.artifact.c_str(), &open_options, &handles.model, text, sizeof text);
+  open_options.skip_weight_hashes = flags.artifact.skip_weight_hashes ? 1 : 0;
+  adamk_status status = adamk_open(flags.artifact.folder.c_str(), &open_options, &handles.model, text, sizeof text);
   if (status != ADAMK_OK) return error_of(status, text);
   adamk_session_options session_options{};
   session_options.size = sizeof session_options;
-  session_options.device = flags.device;
+  session_options.device = flags.artifact.device;
   status = adamk_session_create(handles.model, &session_options, &handles.session, text, sizeof text);
   if (status != ADAMK_OK) {
     return error_of(status, fmt::format("{} (--reference decodes on the CPU instead, in double precision)", text));
@@ -172,8 +139,24 @@ Result<std::vector<int>> generate_on_gpu(const RunFlags& flags, const std::vecto
   return chosen;
 }
 
+/// What to start from: the prompt, else the token that begins a text, if --model names it.
+Result<std::vector<int>> start_of(const RunFlags& flags, int vocab) {
+  ADAMK_TRY(std::vector<int> prompt, prompt_of(flags, vocab));
+  if (!prompt.empty()) return prompt;
+  if (!flags.artifact.weights.folder.empty()) {
+    const std::filesystem::path path = std::filesystem::path(flags.artifact.weights.folder) / "config.json";
+    ADAMK_TRY(const Json config, read_document(path));
+    const JsonView root(config, path.string());
+    const auto bos = root.find("bos_token_id");
+    if (bos && bos->value().is_number_integer()) {
+      ADAMK_TRY(const std::int64_t token, bos->integer(0, vocab - 1));
+      return std::vector<int>{static_cast<int>(token)};
+    }
+  }
+  return fail(Errc::bad_input, "nothing to start from: give --prompt TEXT or --tokens 1,2,3");
+}
+
 Result<void> check_room(const std::vector<int>& prompt, int steps, const Recipe& recipe) {
-  if (prompt.empty()) return fail(Errc::bad_input, "nothing to start from: give --prompt TEXT or --tokens 1,2,3");
   if (steps < 1) return fail(Errc::bad_input, "--steps: {} is less than 1", steps);
   if (static_cast<std::int64_t>(prompt.size()) + steps - 1 > recipe.context) {
     return fail(Errc::bad_input, "--steps: {} after a prompt of {} do not fit a context of {}", steps, prompt.size(),
@@ -184,9 +167,9 @@ Result<void> check_room(const std::vector<int>& prompt, int steps, const Recipe&
 
 Result<void> run_generate(const RunFlags& flags, const CommonOptions& options) {
   // The GPU path opens the artifact again through the C API, so the large hashes are left to it.
-  const ArtifactChecks checks = flags.reference ? checks_of(flags) : ArtifactChecks::skip_weights;
-  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact, checks));
-  ADAMK_TRY(const std::vector<int> prompt, prompt_of(flags, artifact.recipe.vocab));
+  const ArtifactChecks checks = flags.reference ? flags.artifact.checks() : ArtifactChecks::skip_weights;
+  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact.folder, checks));
+  ADAMK_TRY(const std::vector<int> prompt, start_of(flags, artifact.recipe.vocab));
   ADAMK_CHECK(check_room(prompt, flags.steps, artifact.recipe));
   if (flags.reference) note(options, "decoding with the reference decoder (double precision, CPU), not with the kernel");
   ADAMK_TRY(const std::vector<int> made,
@@ -203,38 +186,11 @@ Result<void> run_generate(const RunFlags& flags, const CommonOptions& options) {
 
 // ---- bench
 
-/// No time is shown of a kernel that was not found correct. Says what stands behind the figures.
-Result<std::string> verification_for_bench(const RunFlags& flags, const Artifact& artifact, Decoder& decoder,
-                                           const CommonOptions& options) {
-  if (flags.unverified) return "no (--unverified)";
-  if (!weights_flags(flags, artifact).given()) {
-    return fail(Errc::bad_input, "{}: a time is shown of a verified kernel only, which needs the checkpoint: --model FOLDER, "
-                "or --unverified to see it all the same", flags.artifact);
-  }
-  note(options, "verifying against the reference first (--unverified skips it)");
-  ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
-  ADAMK_TRY(const Weights weights, weights_of(flags, artifact, deployment));
-  VerifyOptions wanted;
-  wanted.positions = {flags.position};
-  wanted.greedy_tokens = 2;
-  wanted.seed = flags.seed;
-  ADAMK_TRY(const VerifyReport report, verify_decoder(decoder, deployment, weights, wanted));
-  if (!report.passed()) return fail(Errc::check_failed, "{}: not verified: {}", flags.artifact, report.failure);
-  return "yes, against the reference";
-}
-
-/// Weights, and KV read and written, averaged over the steps of a launch.
-double bytes_per_token(const Recipe& recipe, std::int64_t position, int steps) {
-  const double kv_per_position = 4.0 * recipe.layers * recipe.kv_heads * recipe.head_dim;
-  const double positions = static_cast<double>(position) + (steps - 1) / 2.0 + 1.0;
-  return static_cast<double>(recipe.bytes_per_step) + kv_per_position * positions;
-}
-
 Result<void> print_timing(const Timing& timing, const Artifact& artifact, const RunFlags& flags,
                           const std::string& device, const std::string& verified, const CommonOptions& options) {
   const Recipe& recipe = artifact.recipe;
   const Statistics& us = timing.per_token;
-  const double bytes = bytes_per_token(recipe, flags.position, timing.steps);
+  const double bytes = token_bytes(recipe, flags.position, timing.steps).total();
   const double gbps = bytes / us.median / 1e3;
   if (options.json) {
     return print_json(Json{{"device", device},
@@ -261,10 +217,11 @@ Result<void> print_timing(const Timing& timing, const Artifact& artifact, const 
 }
 
 Result<void> run_bench(const RunFlags& flags, const CommonOptions& options) {
-  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact, checks_of(flags)));
-  ADAMK_TRY(const auto device, open_cuda_device(flags.device));
+  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact.folder, flags.artifact.checks()));
+  ADAMK_TRY(const auto device, open_cuda_device(flags.artifact.device));
   ADAMK_TRY(Decoder decoder, Decoder::create(*device, artifact.recipe, artifact.inputs()));
-  ADAMK_TRY(const std::string verified, verification_for_bench(flags, artifact, decoder, options));
+  const CheckBeforeTiming check{flags.position, flags.seed, flags.unverified};
+  ADAMK_TRY(const std::string verified, check_before_timing(flags.artifact, artifact, decoder, check, options));
   TimingOptions timing_options;
   timing_options.position = flags.position;
   timing_options.steps = flags.steps;
@@ -278,13 +235,6 @@ Result<void> run_bench(const RunFlags& flags, const CommonOptions& options) {
 
 // ---- flags
 
-void add_artifact(CLI::App& app, RunFlags& flags) {
-  app.add_option("artifact", flags.artifact, "Folder that adamk-export wrote")->required();
-  add_weights_flags(app, flags.weights);
-  app.add_option("--device", flags.device, "Index of the GPU")->capture_default_str();
-  app.add_flag("--skip-weight-hashes", flags.skip_weight_hashes, "Check the large files by their size only");
-}
-
 void add_prompt(CLI::App& app, RunFlags& flags) {
   CLI::Option* prompt = app.add_option("--prompt", flags.prompt, "Text to start from (models whose tokens are bytes)");
   app.add_option("--tokens", flags.tokens, "Tokens to start from: 1,2,3")->delimiter(',')->excludes(prompt);
@@ -295,7 +245,7 @@ int run(int argc, char** argv) {
   Command command("adamk-run", "Decode with an exported artifact.");
   CLI::App& verify = command.add("verify", "Compare the kernel with the double-precision reference decoder.",
                                  [&] { return run_verify(flags, command.options()); });
-  add_artifact(verify, flags);
+  add_artifact_flags(verify, flags.artifact);
   add_prompt(verify, flags);
   verify.add_option("--positions", flags.positions, "Positions whose logits are compared (0,64,255)")->delimiter(',');
   // The default of --steps differs between the commands, so each sets its own when the flag is absent.
@@ -305,7 +255,7 @@ int run(int argc, char** argv) {
 
   CLI::App& generate = command.add("generate", "Continue a prompt, greedily.",
                                    [&] { return run_generate(flags, command.options()); });
-  add_artifact(generate, flags);
+  add_artifact_flags(generate, flags.artifact);
   add_prompt(generate, flags);
   generate.add_option("--steps", flags.steps, "Tokens to make (64)");
   generate.add_flag("--reference", flags.reference, "Decode with the reference decoder on the CPU instead of the kernel");
@@ -313,7 +263,7 @@ int run(int argc, char** argv) {
 
   CLI::App& bench = command.add("bench", "Time decode steps, back to back.",
                                 [&] { return run_bench(flags, command.options()); });
-  add_artifact(bench, flags);
+  add_artifact_flags(bench, flags.artifact);
   bench.add_option("--position", flags.position, "Of the first token of each launch")->capture_default_str();
   bench.add_option("--steps", flags.steps, "Tokens one launch decodes; 0: as many as it can")->check(CLI::NonNegativeNumber);
   bench.add_option("--repeat", flags.repeat, "Most launches to time")->check(CLI::PositiveNumber)->capture_default_str();

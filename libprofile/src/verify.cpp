@@ -44,6 +44,27 @@ Result<void> verify_position(Decoder& decoder, ReferenceDecoder& reference, cons
   return {};
 }
 
+bool in_vocabulary(int token, const Recipe& recipe) { return token >= 0 && token < recipe.vocab; }
+
+/// `steps` choices and their logits, launch by launch; fewer when a launch ends on a token that cannot be fed to the next.
+Result<std::vector<int>> greedy_run(Decoder& decoder, std::span<const int> inputs, std::int64_t steps,
+                                    std::vector<float>* logits) {
+  const Recipe& recipe = decoder.recipe();
+  Sequence sequence(decoder);
+  std::vector<int> chosen;
+  std::vector<float> some;
+  while (sequence.position() < steps && (chosen.empty() || in_vocabulary(chosen.back(), recipe))) {
+    const std::int64_t now = std::min<std::int64_t>(steps - sequence.position(), recipe.max_steps);
+    const auto given = inputs.first(std::min(inputs.size(), static_cast<std::size_t>(now)));
+    inputs = inputs.subspan(given.size());
+    ADAMK_CHECK(decoder.poison_outputs());
+    ADAMK_TRY(const std::vector<int> tokens, sequence.advance(given, now, &some));
+    chosen.insert(chosen.end(), tokens.begin(), tokens.end());
+    logits->insert(logits->end(), some.begin(), some.end());
+  }
+  return chosen;
+}
+
 Result<void> verify_greedy(Decoder& decoder, ReferenceDecoder& reference, const Deployment& deployment,
                            const VerifyOptions& options, VerifyReport& report) {
   std::vector<int> inputs = options.prompt;
@@ -52,10 +73,8 @@ Result<void> verify_greedy(Decoder& decoder, ReferenceDecoder& reference, const 
   // No KV of an earlier check may help a kernel that forgets to append its own.
   const std::vector<std::byte> zeros(static_cast<std::size_t>(decoder.recipe().kv_bytes));
   ADAMK_CHECK(decoder.write_kv(zeros));
-  ADAMK_CHECK(decoder.poison_outputs());
-  Sequence sequence(decoder);
   std::vector<float> logits;
-  ADAMK_TRY(const std::vector<int> chosen, sequence.advance(inputs, steps, &logits));
+  ADAMK_TRY(const std::vector<int> chosen, greedy_run(decoder, inputs, steps, &logits));
 
   const auto vocab = static_cast<std::size_t>(deployment.model.vocab);
   std::vector<GreedyStep> greedy;
@@ -66,8 +85,8 @@ Result<void> verify_greedy(Decoder& decoder, ReferenceDecoder& reference, const 
     step.chosen = chosen[i];
     step.logits = std::span<const float>(logits).subspan(i * vocab, vocab);
     greedy.push_back(step);
-    // A wrong choice outside the vocabulary cannot be fed to the reference; check_greedy stops at it anyway.
-    if (chosen[i] < 0 || chosen[i] >= deployment.model.vocab) break;
+    // It cannot be fed to the reference; check_greedy stops here anyway.
+    if (!in_vocabulary(chosen[i], decoder.recipe())) break;
   }
   reference.reset();
   ADAMK_TRY(report.greedy, check_greedy(reference, greedy, report.max_abs_error()));
@@ -107,7 +126,7 @@ Result<VerifyReport> verify_decoder(Decoder& decoder, const Deployment& deployme
                                     const VerifyOptions& options) {
   ADAMK_CHECK(check_options(decoder.recipe(), options));
   VerifyReport report;
-  report.tolerance = logit_tolerance(deployment.model, deployment.weights);
+  report.tolerance = logit_tolerance(deployment.model, deployment.weights, options.origin);
   ADAMK_TRY(ReferenceDecoder reference,
             ReferenceDecoder::create(deployment.model, weights, decoder.recipe().context));
   for (const std::int64_t position : options.positions) {

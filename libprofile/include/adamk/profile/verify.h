@@ -20,6 +20,7 @@ struct VerifyOptions {
   std::vector<int> prompt;                  // of the greedy run; empty: one token drawn from the seed
   int greedy_tokens = 16;                   // chosen after the prompt; 0: no greedy run
   std::uint64_t seed = 1;                   // of KV and tokens
+  WeightsOrigin origin = WeightsOrigin::trained;   // decides the tolerance
 };
 
 struct PositionVerdict {
