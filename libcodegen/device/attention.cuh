@@ -191,7 +191,7 @@ __device__ __forceinline__ void attend_items(const AdamkKernelParams& p, const B
                                              long long position, u32 tag, At at) {
   at.stage = 1;
   if (static_cast<int>(blockIdx.x) >= A::kItems) return;
-  await_inputs<Edge>(p, b, c.inputs_parity, at);
+  await_inputs<Edge>(p, c, at);
   constexpr int kStride = kConsumerWarps * kPositions;
   const int new_unit = static_cast<int>(position / A::kSplits);
 #pragma unroll 1
@@ -210,9 +210,9 @@ __device__ __forceinline__ void attend_items(const AdamkKernelParams& p, const B
       share.appends = pass == 0;
       Softmax<A::kPassHeads> s;
       attend<Edge, A::kPassHeads, A::kSplits, kStride>(p, b, share, layer, position, tag, s, at);
-      barrier_wait(p, b.base + kAttentionEmpty, c.attention_parity, at);
-      c.attention_parity ^= 1;
-      float* scratch = reinterpret_cast<float*>(b.shared + kAttentionOffset) + b.warp * A::kPassHeads * kScratchHead;
+      barrier_wait(p, shared_base() + kAttentionEmpty, c.get(kAttentionParity), at);
+      c.flip(kAttentionParity);
+      float* scratch = reinterpret_cast<float*>(shared_memory + kAttentionOffset) + b.warp * A::kPassHeads * kScratchHead;
 #pragma unroll
       for (int h = 0; h < A::kPassHeads; ++h) {
         if (b.lane < kActiveLanes) {
@@ -225,7 +225,7 @@ __device__ __forceinline__ void attend_items(const AdamkKernelParams& p, const B
           *reinterpret_cast<float2*>(scratch + h * kScratchHead + kHeadDim) = make_float2(s.maximum[h], s.total[h]);
       }
       __syncwarp();
-      if (b.lane == 0) barrier_arrive(b.base + kAttentionFull);
+      if (b.lane == 0) barrier_arrive(shared_base() + kAttentionFull);
     }
   }
   __syncwarp();   // what a lane appended is read by its lane group at the next step
@@ -237,10 +237,10 @@ template <class S, class Edge>
 __device__ __forceinline__ void attend_for_projection(const AdamkKernelParams& p, const Block& b, Consumer& c, int layer,
                                                       long long position, u32 tag, Inputs<S>& x, At at) {
   at.stage = S::kStage;
-  await_inputs<Edge>(p, b, c.inputs_parity, at);
+  await_inputs<Edge>(p, c, at);
   constexpr int kWarpHeads = S::kSteps * 16 / kHeadDim;
   constexpr int kReaders = S::kTiles < kGrid ? S::kTiles : kGrid;   // SMs that take part
-  u8* scratch = b.shared + kAttentionOffset + 2 * b.warp * (S::kSteps * 16);
+  u8* scratch = shared_memory + kAttentionOffset + 2 * b.warp * (S::kSteps * 16);
 #pragma unroll 1
   for (int h = 0; h < kWarpHeads; ++h) {
     const int head = b.warp * kWarpHeads + h;

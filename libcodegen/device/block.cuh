@@ -12,28 +12,32 @@ constexpr u32 kTokenReady = kAttentionEmpty + 8;
 constexpr u32 kTokenTaken = kTokenReady + 8;
 constexpr u32 kTokenWord = kTokenTaken + 8;
 
-// One warp's view of its block.
+extern __shared__ __align__(128) u8 shared_memory[];   // its address is known at compile time: no register holds it
+__device__ __forceinline__ u32 shared_base() { return shared_address(shared_memory); }
+
+// One warp's place in its block.
 struct Block {
-  u8* shared;      // generic address of shared memory
-  u32 base;        // its shared-space address
-  int warp, lane;  // warp: index within the role
+  int warp, lane;
+
+  // Keeps the compiler from working out addresses of later stages ahead of the layer loop, and then spilling them.
+  __device__ __forceinline__ void forget() { asm volatile("" : "+r"(warp), "+r"(lane)); }
 };
 
 __device__ __forceinline__ void init_barriers(const Block& b) {
   if (threadIdx.x == 0) {
     for (u32 i = 0; i < kRingStages; ++i) {
-      barrier_init(b.base + kRingFull + 8 * i, kFullArrivals);
-      barrier_init(b.base + kRingEmpty + 8 * i, kConsumerWarps);
+      barrier_init(shared_base() + kRingFull + 8 * i, kFullArrivals);
+      barrier_init(shared_base() + kRingEmpty + 8 * i, kConsumerWarps);
     }
     for (u32 i = 0; i < 2; ++i) {
-      barrier_init(b.base + kPartialsFull + 8 * i, kConsumerWarps);
-      barrier_init(b.base + kPartialsEmpty + 8 * i, 1);
+      barrier_init(shared_base() + kPartialsFull + 8 * i, kConsumerWarps);
+      barrier_init(shared_base() + kPartialsEmpty + 8 * i, 1);
     }
-    barrier_init(b.base + kInputsReady, 1);
-    barrier_init(b.base + kAttentionFull, kConsumerWarps);
-    barrier_init(b.base + kAttentionEmpty, 1);
-    barrier_init(b.base + kTokenReady, 1);
-    barrier_init(b.base + kTokenTaken, kConsumerWarps + 1);
+    barrier_init(shared_base() + kInputsReady, 1);
+    barrier_init(shared_base() + kAttentionFull, kConsumerWarps);
+    barrier_init(shared_base() + kAttentionEmpty, 1);
+    barrier_init(shared_base() + kTokenReady, 1);
+    barrier_init(shared_base() + kTokenTaken, kConsumerWarps + 1);
 #if __CUDA_ARCH__ >= 900
     // Makes the barriers known to the asynchronous proxy that completes bulk copies.
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -76,9 +80,9 @@ struct Loader {
 };
 
 // Asynchronous copies write shared memory that must outlive them: wait for all before leaving.
-__device__ __noinline__ void drain_and_leave(u32 base, u32 tail_slot, u32 tail_parity, u32 in_flight) {
+__device__ __noinline__ void drain_and_leave(u32 tail_slot, u32 tail_parity, u32 in_flight) {
   for (; in_flight > 0; --in_flight) {
-    while (!barrier_passed(base + kRingFull + 8 * tail_slot, tail_parity)) {}
+    while (!barrier_passed(shared_base() + kRingFull + 8 * tail_slot, tail_parity)) {}
     advance(tail_slot, tail_parity);
   }
   leave();
@@ -87,15 +91,15 @@ __device__ __noinline__ void drain_and_leave(u32 base, u32 tail_slot, u32 tail_p
 __device__ __forceinline__ void fill(const AdamkKernelParams& p, const Block& b, Loader& loader, const u8* from,
                                      u32 bytes, At at) {
   if (loader.in_flight == kWindow) {
-    if (!barrier_wait_or_fail(p, b.base + kRingFull + 8 * loader.tail_slot, loader.tail_parity, at))
-      drain_and_leave(b.base, loader.tail_slot, loader.tail_parity, loader.in_flight);
+    if (!barrier_wait_or_fail(p, shared_base() + kRingFull + 8 * loader.tail_slot, loader.tail_parity, at))
+      drain_and_leave(loader.tail_slot, loader.tail_parity, loader.in_flight);
     advance(loader.tail_slot, loader.tail_parity);
     --loader.in_flight;
   }
-  if (!barrier_wait_or_fail(p, b.base + kRingEmpty + 8 * loader.slot, loader.empty_parity, at))
-    drain_and_leave(b.base, loader.tail_slot, loader.tail_parity, loader.in_flight);
-  const u32 full = b.base + kRingFull + 8 * loader.slot;
-  const u32 to = b.base + kRingOffset + loader.slot * kRingStageBytes;
+  if (!barrier_wait_or_fail(p, shared_base() + kRingEmpty + 8 * loader.slot, loader.empty_parity, at))
+    drain_and_leave(loader.tail_slot, loader.tail_parity, loader.in_flight);
+  const u32 full = shared_base() + kRingFull + 8 * loader.slot;
+  const u32 to = shared_base() + kRingOffset + loader.slot * kRingStageBytes;
 #if __CUDA_ARCH__ >= 900
   barrier_expect(full, bytes);
   if constexpr (kPace == 0) {

@@ -5,12 +5,25 @@
 // that the B fragment wants in lanes l % 4. K step j puts them in column j % 8 of B and zeros elsewhere, so every lane uses
 // just the values it received, and the eight columns of the result are added at the end.
 
+// Parities share a register: a consumer has none to spare.
+enum ConsumerBit : u32 { kFullParity = 0, kBuffer, kEmptyParity, kInputsParity, kAttentionParity };
+
 struct Consumer {
-  u32 slot = 0, full_parity = 0;      // ring
-  u32 buffer = 0, empty_parity = 1;   // partial sums
-  u32 inputs_parity = 0;              // plain exchanges
-  u32 attention_parity = 1;           // attention scratch empty
+  u32 slot = 0;   // of the ring
+  u32 bits = 1u << kEmptyParity | 1u << kAttentionParity;   // what is empty at the start lets parity 1 pass
+
+  __device__ __forceinline__ u32 get(ConsumerBit bit) const { return bits >> bit & 1u; }
+  __device__ __forceinline__ void flip(ConsumerBit bit) { bits ^= 1u << bit; }
 };
+
+// Plain edges: once per phase, before the first read of it.
+template <class Edge>
+__device__ __forceinline__ void await_inputs(const AdamkKernelParams& p, Consumer& c, At at) {
+  if constexpr (Edge::kKind != kTagged) {
+    barrier_wait(p, shared_base() + kInputsReady, c.get(kInputsParity), at);
+    c.flip(kInputsParity);
+  }
+}
 
 // The words of activations a lane holds for stage S.
 template <class S>
@@ -33,7 +46,7 @@ template <class S, class Edge>
 __device__ __forceinline__ void receive_inputs(const AdamkKernelParams& p, const Block& b, Consumer& c, u32 tag,
                                                Inputs<S>& x, At at) {
   at.stage = S::kStage;
-  await_inputs<Edge>(p, b, c.inputs_parity, at);
+  await_inputs<Edge>(p, c, at);
   int index[Inputs<S>::kRounds];
   bool wanted[Inputs<S>::kRounds];
 #pragma unroll
@@ -49,7 +62,7 @@ template <class S, class Edge>
 __device__ __forceinline__ void receive_gated(const AdamkKernelParams& p, const Block& b, Consumer& c, u32 tag,
                                               Inputs<S>& x, At at) {
   at.stage = S::kStage;
-  await_inputs<Edge>(p, b, c.inputs_parity, at);
+  await_inputs<Edge>(p, c, at);
 #pragma unroll
   for (int i = 0; i < Inputs<S>::kRounds; ++i) {
     const int column = column_of<S>(b, i);
@@ -63,56 +76,69 @@ __device__ __forceinline__ void receive_gated(const AdamkKernelParams& p, const 
   }
 }
 
+// Four values of one split's attention output, and its log-sum.
+struct SplitValues {
+  u32 words[2];
+  float log_sum;
+};
+
+// N of kSplits splits from `first` on, all their loads in flight together. Past the last split it reads that again.
+template <class Edge, int kSplits, int N>
+__device__ __forceinline__ void receive_batch(const AdamkKernelParams& p, int first, int column, int head, bool exists,
+                                              u32 tag, SplitValues (&v)[N], At at) {
+  int index[N], sum_index[N];
+  bool wanted[N];
+  u32 words[2 * N];
+  float sums[N];
+#pragma unroll
+  for (int s = 0; s < N; ++s) {
+    const int split = min(first + s, kSplits - 1);
+    sum_index[s] = split * kHeads + head;
+    index[s] = split * (kHeads * kHeadDim) + column;
+    wanted[s] = exists;
+  }
+  Fours<Edge, N> fours;
+  fours.issue(p, index, wanted, tag);
+  receive_sums<Edge>(p, sum_index, tag, sums, at);
+  fours.await(p, index, tag, words, at);
+#pragma unroll
+  for (int s = 0; s < N; ++s) v[s] = {{words[2 * s], words[2 * s + 1]}, sums[s]};
+}
+
 // The outputs of kSplits partial attentions, combined in split order: each weighted by its share of the softmax sum.
 template <class S, class Edge, int kSplits>
 __device__ __forceinline__ void receive_splits(const AdamkKernelParams& p, const Block& b, Consumer& c, u32 tag,
                                                Inputs<S>& x, At at) {
   at.stage = S::kStage;
-  await_inputs<Edge>(p, b, c.inputs_parity, at);
+  await_inputs<Edge>(p, c, at);
 #pragma unroll
   for (int i = 0; i < Inputs<S>::kRounds; ++i) {
     const int column = column_of<S>(b, i);
     const bool exists = column_exists<S>(b, i);
     const int head = exists ? column / kHeadDim : 0;
-    float share[kSplits], largest = -1e30f, total = 0.0f;
-    int sum_index[kSplits];
-#pragma unroll
-    for (int s = 0; s < kSplits; ++s) sum_index[s] = s * kHeads + head;
-    receive_sums<Edge>(p, sum_index, tag, share, at);
-#pragma unroll
-    for (int s = 0; s < kSplits; ++s) largest = fmaxf(largest, share[s]);
-#pragma unroll
-    for (int s = 0; s < kSplits; ++s) {
-      share[s] = exp2_fast(share[s] - largest);
-      total += share[s];
-    }
-    const float scale = 1.0f / total;
-    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    constexpr int kBatch = kSplits < 8 ? kSplits : 8;
+    float largest = -1e30f, total = 0.0f, sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    constexpr int kBatch = kSplits < 4 ? kSplits : 4;   // in flight together; all have arrived once the first batch has
 #pragma unroll
     for (int first = 0; first < kSplits; first += kBatch) {
-      int index[kBatch];
-      bool wanted[kBatch];
-      u32 v[2 * kBatch];
+      SplitValues v[kBatch];
+      receive_batch<Edge, kSplits>(p, first, column, head, exists, tag, v, at);
 #pragma unroll
       for (int s = 0; s < kBatch; ++s) {
-        index[s] = (first + s) * (kHeads * kHeadDim) + column;
-        wanted[s] = exists && first + s < kSplits;
-      }
-      receive_fours<Edge>(p, index, wanted, tag, v, at);
-#pragma unroll
-      for (int s = 0; s < kBatch; ++s) {
-        if (first + s < kSplits) {
-          const float weight = share[first + s] * scale;
-          sum[0] += weight * unpack_low(v[2 * s]);
-          sum[1] += weight * unpack_high(v[2 * s]);
-          sum[2] += weight * unpack_low(v[2 * s + 1]);
-          sum[3] += weight * unpack_high(v[2 * s + 1]);
-        }
+        const bool real = kSplits % kBatch == 0 || first + s < kSplits;
+        const float share = real ? v[s].log_sum : -1e30f;
+        const float maximum = fmaxf(largest, share);
+        const float correction = exp2_fast(largest - maximum), weight = real ? exp2_fast(share - maximum) : 0.0f;
+        largest = maximum;
+        total = total * correction + weight;
+        sum[0] = sum[0] * correction + weight * unpack_low(v[s].words[0]);
+        sum[1] = sum[1] * correction + weight * unpack_high(v[s].words[0]);
+        sum[2] = sum[2] * correction + weight * unpack_low(v[s].words[1]);
+        sum[3] = sum[3] * correction + weight * unpack_high(v[s].words[1]);
       }
     }
-    x.words[2 * i] = pack(sum[0], sum[1]);
-    x.words[2 * i + 1] = pack(sum[2], sum[3]);
+    const float scale = 1.0f / total;
+    x.words[2 * i] = pack(sum[0] * scale, sum[1] * scale);
+    x.words[2 * i + 1] = pack(sum[2] * scale, sum[3] * scale);
   }
 }
 
@@ -168,8 +194,8 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
     for (int chunk = 0; chunk < S::kChunks; ++chunk) {
       constexpr u32 kStepBytes = 512u * S::kBlocks;
       const u32 steps = chunk_steps<S>(chunk);
-      barrier_wait(p, b.base + kRingFull + 8 * c.slot, c.full_parity, at);
-      const u32 from = b.base + kRingOffset + c.slot * kRingStageBytes + b.warp * steps * kStepBytes + b.lane * 16;
+      barrier_wait(p, shared_base() + kRingFull + 8 * c.slot, c.get(kFullParity), at);
+      const u32 from = shared_base() + kRingOffset + c.slot * kRingStageBytes + b.warp * steps * kStepBytes + b.lane * 16;
 #pragma unroll
       for (int s = 0; s < chunk_steps<S>(chunk); ++s) {
         const int step = chunk * S::kChunkSteps + s;
@@ -181,12 +207,15 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
           mma(sums[block][step & 1], load_shared_16(from + s * kStepBytes + block * 512), b0, b1);
       }
       __syncwarp();
-      if (b.lane == 0) barrier_arrive(b.base + kRingEmpty + 8 * c.slot);
-      advance(c.slot, c.full_parity);
+      if (b.lane == 0) barrier_arrive(shared_base() + kRingEmpty + 8 * c.slot);
+      if (++c.slot == kRingStages) {
+        c.slot = 0;
+        c.flip(kFullParity);
+      }
     }
-    barrier_wait(p, b.base + kPartialsEmpty + 8 * c.buffer, c.empty_parity, at);
-    float* partials = reinterpret_cast<float*>(b.shared + kPartialsOffset) +
-                      c.buffer * kConsumerWarps * (kMaxTileRows + 1) + b.warp * kMaxTileRows;
+    barrier_wait(p, shared_base() + kPartialsEmpty + 8 * c.get(kBuffer), c.get(kEmptyParity), at);
+    float* partials = reinterpret_cast<float*>(shared_memory + kPartialsOffset) +
+                      c.get(kBuffer) * kConsumerWarps * (kMaxTileRows + 1) + b.warp * kMaxTileRows;
 #pragma unroll
     for (int block = 0; block < S::kBlocks; ++block) {
       float top = sums[block][0][0] + sums[block][0][1] + sums[block][1][0] + sums[block][1][1];
@@ -203,19 +232,19 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
     if (b.lane == 0)  // the block's sums of squares lie behind its rows, one per warp
       partials[kConsumerWarps * kMaxTileRows - b.warp * kMaxTileRows + b.warp] = squares;
     __syncwarp();
-    if (b.lane == 0) barrier_arrive(b.base + kPartialsFull + 8 * c.buffer);
-    c.buffer ^= 1;
-    if (c.buffer == 0) c.empty_parity ^= 1;
+    if (b.lane == 0) barrier_arrive(shared_base() + kPartialsFull + 8 * c.get(kBuffer));
+    c.flip(kBuffer);
+    if (c.get(kBuffer) == 0) c.flip(kEmptyParity);
   }
 }
 
 // The token of a step, handed over by the launcher.
 template <class Parity>
 __device__ __forceinline__ int take_token(const AdamkKernelParams& p, const Block& b, Parity& parity, At at) {
-  barrier_wait(p, b.base + kTokenReady, parity, at);
+  barrier_wait(p, shared_base() + kTokenReady, parity, at);
   parity ^= 1;
-  const int token = *reinterpret_cast<volatile int*>(b.shared + kTokenWord);
+  const int token = *reinterpret_cast<volatile int*>(shared_memory + kTokenWord);
   __syncwarp();
-  if (b.lane == 0) barrier_arrive(b.base + kTokenTaken);
+  if (b.lane == 0) barrier_arrive(shared_base() + kTokenTaken);
   return token;
 }

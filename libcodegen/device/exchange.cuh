@@ -63,61 +63,64 @@ __device__ __forceinline__ void control_edge(const AdamkKernelParams& p, const B
       if (patience.exhausted(p, kWaitCounter, at, target, seen)) leave();
       seen = load_acquire_32(workspace(p, Edge::kCounter));
     }
-    if (reads) barrier_arrive(b.base + kInputsReady);
+    if (reads) barrier_arrive(shared_base() + kInputsReady);
   }
 }
 
 // ---- consumer side -------------------------------------------------------------------------------------------------------
 
-// Plain edges: once per phase before the first read of it. `parity` belongs to the warp and flips with each phase read.
-template <class Edge>
-__device__ __forceinline__ void await_inputs(const AdamkKernelParams& p, const Block& b, u32& parity, At at) {
-  if constexpr (Edge::kKind != kTagged) {
-    barrier_wait(p, b.base + kInputsReady, parity, at);
-    parity ^= 1;
-  }
-}
-
-// N groups of four values; group i starts at value index[i] (a multiple of 4) and is read where wanted[i]. Two words each;
-// words of groups not wanted are zero. All loads are issued before the first is waited for.
+// N groups of four values on their way; group i starts at value index[i] (a multiple of 4) and is read where wanted[i]. Two
+// words each; words of groups not wanted are zero.
 template <class Edge, int N>
-__device__ __forceinline__ void receive_fours(const AdamkKernelParams& p, const int (&index)[N], const bool (&wanted)[N],
-                                              u32 tag, u32 (&values)[2 * N], At at) {
-  const u8* from = workspace(p, Edge::kValues);
-  if constexpr (Edge::kKind == kTagged) {
-    Pair64 packets[N];
-    const auto ready = [&](int i) {
-      return static_cast<u32>(packets[i].a >> 32) == tag && static_cast<u32>(packets[i].b >> 32) == tag;
-    };
+struct Fours {
+  Pair64 packets[N];   // plain edges: the values in .a
+
+  __device__ __forceinline__ void issue(const AdamkKernelParams& p, const int (&index)[N], const bool (&wanted)[N], u32 tag) {
+    const u8* from = workspace(p, Edge::kValues);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      packets[i].a = packets[i].b = static_cast<u64>(tag) << 32;   // what is not wanted reads as zeros, and as there
-      if (wanted[i]) packets[i] = load_relaxed_2x64(from + 4ll * index[i]);
+      if constexpr (Edge::kKind == kTagged) {
+        packets[i].a = packets[i].b = static_cast<u64>(tag) << 32;   // what is not wanted reads as zeros, and as there
+        if (wanted[i]) packets[i] = load_relaxed_2x64(from + 4ll * index[i]);
+      } else {
+        packets[i].a = wanted[i] ? load_relaxed_64(from + 2ll * index[i]) : 0ull;
+      }
     }
-    Patience patience;
-    for (;;) {
-      bool all = true;
+  }
+
+  __device__ __forceinline__ void await(const AdamkKernelParams& p, const int (&index)[N], u32 tag, u32 (&values)[2 * N],
+                                        At at) {
+    if constexpr (Edge::kKind == kTagged) {
+      const u8* from = workspace(p, Edge::kValues);
+      const auto ready = [&](int i) {
+        return static_cast<u32>(packets[i].a >> 32) == tag && static_cast<u32>(packets[i].b >> 32) == tag;
+      };
+      Patience patience;
+      for (;;) {
+        bool all = true;
 #pragma unroll
-      for (int i = 0; i < N; ++i) all = all && ready(i);
-      if (all) break;
-      if (patience.exhausted(p, kWaitTagged, at, tag, static_cast<u32>(packets[0].a >> 32))) leave();
+        for (int i = 0; i < N; ++i) all = all && ready(i);
+        if (all) break;
+        if (patience.exhausted(p, kWaitTagged, at, tag, static_cast<u32>(packets[0].a >> 32))) leave();
 #pragma unroll
-      for (int i = 0; i < N; ++i)
-        if (!ready(i)) packets[i] = load_relaxed_2x64(from + 4ll * index[i]);
+        for (int i = 0; i < N; ++i)
+          if (!ready(i)) packets[i] = load_relaxed_2x64(from + 4ll * index[i]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       values[2 * i] = static_cast<u32>(packets[i].a);
-      values[2 * i + 1] = static_cast<u32>(packets[i].b);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const u64 v = wanted[i] ? load_relaxed_64(from + 2ll * index[i]) : 0ull;
-      values[2 * i] = static_cast<u32>(v);
-      values[2 * i + 1] = static_cast<u32>(v >> 32);
+      values[2 * i + 1] = static_cast<u32>(Edge::kKind == kTagged ? packets[i].b : packets[i].a >> 32);
     }
   }
+};
+
+template <class Edge, int N>
+__device__ __forceinline__ void receive_fours(const AdamkKernelParams& p, const int (&index)[N], const bool (&wanted)[N],
+                                              u32 tag, u32 (&values)[2 * N], At at) {
+  Fours<Edge, N> fours;
+  fours.issue(p, index, wanted, tag);
+  fours.await(p, index, tag, values, at);
 }
 
 // N sums at index[i]; all loads are issued before the first is waited for.

@@ -4,11 +4,11 @@
 __device__ __forceinline__ void hand_over_token(const AdamkKernelParams& p, const Block& b, int token, u32& taken_parity,
                                                 At at) {
   // Nobody may still need the last token's turn of the barrier: a warp without work could otherwise miss two turns.
-  barrier_wait(p, b.base + kTokenTaken, taken_parity, at);
+  barrier_wait(p, shared_base() + kTokenTaken, taken_parity, at);
   taken_parity ^= 1;
   if (b.lane == 0) {
-    *reinterpret_cast<volatile int*>(b.shared + kTokenWord) = token;
-    barrier_arrive(b.base + kTokenReady);
+    *reinterpret_cast<volatile int*>(shared_memory + kTokenWord) = token;
+    barrier_arrive(shared_base() + kTokenReady);
   }
   __syncwarp();
 }

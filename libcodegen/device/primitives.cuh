@@ -18,13 +18,16 @@ struct At {
 
 __device__ __forceinline__ void leave() { asm volatile("exit;"); }
 
+// In 1024 clocks, so that a register holds it.
+__device__ __forceinline__ u32 watchdog_time() { return static_cast<u32>(clock64() >> 10); }
+
 // Called now and then by a wait that has not been satisfied. True: some wait of the grid has timed out, leave the kernel.
 // The first to time out writes the report; the flag in the workspace is what every other wait reads.
-__device__ __noinline__ bool give_up(const AdamkKernelParams& p, long long since, WaitKind kind, At at, u32 expected,
+__device__ __noinline__ bool give_up(const AdamkKernelParams& p, u32 since, WaitKind kind, At at, u32 expected,
                                      u32 seen) {
   u32* flag = reinterpret_cast<u32*>(static_cast<u8*>(p.workspace) + kAbortFlag);
   if (*static_cast<volatile u32*>(flag) != 0) return true;
-  if (clock64() - since < p.watchdog_clocks) return false;
+  if (static_cast<long long>(watchdog_time() - since) << 10 < p.watchdog_clocks) return false;
   if (atomicCAS(flag, 0u, 1u) == 0u) {
     volatile u32* report = p.report;
     report[1] = blockIdx.x;
@@ -43,10 +46,9 @@ __device__ __noinline__ bool give_up(const AdamkKernelParams& p, long long since
 
 // Counts unsuccessful polls; every 256th asks the watchdog.
 struct Patience {
-  u32 polls = 0;
-  long long since = 0;
+  u32 polls = 0, since = 0;
   __device__ __forceinline__ bool exhausted(const AdamkKernelParams& p, WaitKind kind, At at, u32 expected, u32 seen) {
-    if (polls == 0) since = clock64();
+    if (polls == 0) since = watchdog_time();
     if ((++polls & 255u) != 0) return false;
     return give_up(p, since, kind, at, expected, seen);
   }

@@ -8,7 +8,7 @@ struct Storer {
 };
 
 __device__ __forceinline__ float* residual_rows(const Block& b) {
-  return reinterpret_cast<float*>(b.shared + kResidualOffset);
+  return reinterpret_cast<float*>(shared_memory + kResidualOffset);
 }
 
 __device__ __forceinline__ float norm_scale_of(float squares) { return rsqrtf(squares * (1.0f / kHidden) + kNormEps); }
@@ -16,9 +16,9 @@ __device__ __forceinline__ float norm_scale_of(float squares) { return rsqrtf(sq
 // Sums of one tile: lane l gets row l % kTileRows (both halves of the warp the same when a tile has 16 rows).
 template <class S>
 __device__ __forceinline__ float tile_sum(const AdamkKernelParams& p, const Block& b, Storer& s, bool take_squares, At at) {
-  barrier_wait(p, b.base + kPartialsFull + 8 * s.buffer, s.full_parity, at);
+  barrier_wait(p, shared_base() + kPartialsFull + 8 * s.buffer, s.full_parity, at);
   const float* partials =
-      reinterpret_cast<const float*>(b.shared + kPartialsOffset) + s.buffer * kConsumerWarps * (kMaxTileRows + 1);
+      reinterpret_cast<const float*>(shared_memory + kPartialsOffset) + s.buffer * kConsumerWarps * (kMaxTileRows + 1);
   float sum = 0.0f;
   if constexpr (S::kTileRows == 16) {
 #pragma unroll
@@ -34,7 +34,7 @@ __device__ __forceinline__ float tile_sum(const AdamkKernelParams& p, const Bloc
     s.norm_scale = norm_scale_of(warp_sum(squares));
   }
   __syncwarp();
-  if (b.lane == 0) barrier_arrive(b.base + kPartialsEmpty + 8 * s.buffer);
+  if (b.lane == 0) barrier_arrive(shared_base() + kPartialsEmpty + 8 * s.buffer);
   s.buffer ^= 1;
   if (s.buffer == 0) s.full_parity ^= 1;
   return sum;
@@ -162,8 +162,8 @@ template <class A, class Edge>
 __device__ __forceinline__ void store_attention(const AdamkKernelParams& p, const Block& b, Storer& s, u32 tag, At at) {
   at.stage = 1;
   constexpr int kWarpScratch = A::kPassHeads * kScratchHead;
-  const float* scratch = reinterpret_cast<const float*>(b.shared + kAttentionOffset);
-  float* weights = reinterpret_cast<float*>(b.shared + kAttentionOffset) + kConsumerWarps * kWarpScratch;
+  const float* scratch = reinterpret_cast<const float*>(shared_memory + kAttentionOffset);
+  float* weights = reinterpret_cast<float*>(shared_memory + kAttentionOffset) + kConsumerWarps * kWarpScratch;
 #pragma unroll 1
   for (int item = blockIdx.x; item < A::kItems; item += kGrid) {
     const int kv_head = item / A::kSplits, split = item % A::kSplits;
@@ -171,7 +171,7 @@ __device__ __forceinline__ void store_attention(const AdamkKernelParams& p, cons
     for (int pass = 0; pass < A::kPasses; ++pass) {
       const int first_head = kv_head * (kHeads / kKvHeads) + pass * A::kPassHeads;
       const int heads = min(A::kPassHeads, kHeads / kKvHeads - pass * A::kPassHeads);
-      barrier_wait(p, b.base + kAttentionFull, s.attention_parity, at);
+      barrier_wait(p, shared_base() + kAttentionFull, s.attention_parity, at);
       s.attention_parity ^= 1;
 #pragma unroll 1
       for (int h = 0; h < heads; ++h) {
@@ -198,7 +198,7 @@ __device__ __forceinline__ void store_attention(const AdamkKernelParams& p, cons
         publish_pair<Edge>(p, (split * kHeads + first_head + h) * kHeadDim + element, pack(low, high), tag);
       }
       __syncwarp();
-      if (b.lane == 0) barrier_arrive(b.base + kAttentionEmpty);
+      if (b.lane == 0) barrier_arrive(shared_base() + kAttentionEmpty);
     }
   }
   publish_done<Edge>(p, b, static_cast<int>(blockIdx.x) < A::kItems);

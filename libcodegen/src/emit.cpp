@@ -191,7 +191,7 @@ __device__ __forceinline__ void run_loader(const AdamkKernelParams& p, const Blo
 }
 
 void write_consumer(Writer& w, const Emission& e) {
-  w.raw(R"(__device__ __forceinline__ void run_consumer(const AdamkKernelParams& p, const Block& b) {
+  w.raw(R"(__device__ __forceinline__ void run_consumer(const AdamkKernelParams& p, Block b) {
   Consumer c;
   u32 token_parity = 0;
   const u8* small = static_cast<const u8*>(p.small_tensors);
@@ -208,9 +208,12 @@ void write_consumer(Writer& w, const Emission& e) {
     for (int layer = 0; layer < kLayers; ++layer) {
       at.layer = layer;
       const u32 tag = layer_tag(p, step, layer);
-      multiply<Qkv>(p, b, c, x.words, squares, at);)");
+      b.forget();
+      multiply<Qkv>(p, b, c, x.words, squares, at);
+      b.forget();)");
   if (!e.fused_attention())
     w.line("      attend_items<Attention, FromQkv>(p, b, c, layer, position, tag, at);");
+  w.line("      b.forget();");
   w.line("      if (tile_count<Output>() > 0) {{");
   w.line("        Inputs<Output> y;");
   if (e.fused_attention())
@@ -221,18 +224,21 @@ void write_consumer(Writer& w, const Emission& e) {
     w.line("        receive_splits<Output, FromAttention, Attention::kSplits>(p, b, c, tag, y, at);");
   w.line("        multiply<Output>(p, b, c, y.words, 0.0f, at);");
   w.line("      }}");
-  w.raw(R"(      if (tile_count<GateUp>() > 0) {
+  w.raw(R"(      b.forget();
+      if (tile_count<GateUp>() > 0) {
         Inputs<GateUp> y, g;
         load_gains<GateUp>(b, small + kMlpNorm + 2ll * layer * kHidden, g);
         receive_inputs<GateUp, FromOutput>(p, b, c, tag, y, at);
         const float y_squares = apply_gains<GateUp>(y, g);
         multiply<GateUp>(p, b, c, y.words, y_squares, at);
       }
+      b.forget();
       if (tile_count<Down>() > 0) {
         Inputs<Down> y;)");
   w.line("        {}<Down, FromGateUp>(p, b, c, tag, y, at);", e.fused_silu() ? "receive_inputs" : "receive_gated");
   w.raw(R"(        multiply<Down>(p, b, c, y.words, 0.0f, at);
       }
+      b.forget();
       // The residual stream for the next layer, or for the head behind the last; entry kLayers is the final norm.
       load_gains<Qkv>(b, small + kAttentionNorm + 2ll * (layer + 1) * kHidden, gains);
       if (layer + 1 < kLayers ? tile_count<Qkv>() > 0 : tile_count<Head>() > 0) {
@@ -255,7 +261,7 @@ void write_storer(Writer& w, const Emission& e) {
   };
   const bool qkv_exchanged = e.exchanged(StageKind::qkv), mlp_exchanged = e.exchanged(StageKind::gate_up),
              head_exchanged = e.exchanged(StageKind::head);
-  w.raw(R"(__device__ __forceinline__ void run_storer(const AdamkKernelParams& p, const Block& b) {
+  w.raw(R"(__device__ __forceinline__ void run_storer(const AdamkKernelParams& p, Block b) {
   Storer s;
   u32 token_parity = 0;
   const u8* small = static_cast<const u8*>(p.small_tensors);
@@ -273,11 +279,13 @@ void write_storer(Writer& w, const Emission& e) {
   w.line("      store_rows<Qkv, FromQkv>(p, b, s, {}, tag, {}, at);",
          bias(small.qkv_bias, "(kHeads + 2 * kKvHeads) * kHeadDim"), !qkv_exchanged);
   if (!e.fused_attention()) w.line("      store_attention<Attention, FromAttention>(p, b, s, tag, at);");
+  w.line("      b.forget();");
   w.line("      store_residual<Output, FromOutput, {}>(p, b, s, {}, tag, at);", mlp_exchanged,
          bias(small.output_bias, "kHidden"));
   if (mlp_exchanged) w.line("      if (tile_count<GateUp>() > 0) receive_norm_scale<FromOutput>(p, b, s, tag, at);");
   w.line("      {}<GateUp, FromGateUp>(p, b, s, {}, tag, {}, at);", e.fused_silu() ? "store_gated" : "store_rows",
          bias(small.gate_up_bias, "2 * kFfn"), !mlp_exchanged);
+  w.line("      b.forget();");
   w.line("      store_residual<Down, FromDown, {}>(p, b, s, {}, tag, at);", qkv_exchanged || head_exchanged,
          bias(small.down_bias, "kHidden"));
   w.line("    }}");
@@ -328,9 +336,7 @@ __device__ __forceinline__ void run_control(const AdamkKernelParams& p, const Bl
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) adamk_decode(const __grid_constant__ AdamkKernelParams p) {
-  extern __shared__ __align__(128) u8 shared_memory[];
-  Block b = {shared_memory, shared_address(shared_memory), static_cast<int>(threadIdx.x / 32),
-             static_cast<int>(threadIdx.x % 32)};
+  const Block b = {static_cast<int>(threadIdx.x / 32), static_cast<int>(threadIdx.x % 32)};
   init_barriers(b);
   if (b.warp < kConsumerWarps)
     run_consumer(p, b);
