@@ -7,8 +7,11 @@ function(adamk_room name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/src/*.cpp)
   file(GLOB headers CONFIGURE_DEPENDS ${root}/include/adamk/${name}/*.h ${root}/include/*.h)
 
-  # One translation unit per public header, holding nothing but its include.
+  # One translation unit per public header, holding nothing but its include. The portable build leaves the check to the others.
   set(alone)
+  if(ADAMK_PORTABLE AND sources)
+    set(headers)
+  endif()
   foreach(header IN LISTS headers)
     get_filename_component(stem ${header} NAME_WE)
     set(unit ${CMAKE_CURRENT_BINARY_DIR}/alone/${name}_${stem}.cpp)
