@@ -74,16 +74,6 @@ Result<ChosenPlan> choose_plan(const ExportFlags& flags, const DagFile& dag, con
   return ChosenPlan{std::move(plan), "default", std::nullopt};
 }
 
-/// --model or --random-weights, else what the DAG was built with.
-Result<WeightsFlags> weights_source(const ExportFlags& flags, const DagFile& dag) {
-  if (flags.weights.given()) return flags.weights;
-  WeightsFlags source;
-  source.seed = dag.random_weights;
-  if (!source.seed && std::filesystem::is_directory(dag.model_path)) source.folder = dag.model_path;
-  if (source.given()) return source;
-  return fail(Errc::bad_input, "{}: names no folder with weights: give --model FOLDER or --random-weights SEED", flags.dag);
-}
-
 Result<void> check_plan(const Deployment& deployment, const Schedule& schedule) {
   const Certificate certificate = validate(make_tile_dag(deployment, schedule), deployment);
   if (certificate.ok) return {};
@@ -131,7 +121,7 @@ Result<void> print_result(const ExportFlags& flags, const ArtifactContents& cont
 Result<void> run_export(const ExportFlags& flags, const CommonOptions& options) {
   ADAMK_TRY(const DagFile dag, read_dag(flags.dag));
   const Deployment& deployment = dag.deployment;
-  ADAMK_TRY(const WeightsFlags origin, weights_source(flags, dag));
+  ADAMK_TRY(const WeightsFlags origin, weights_source(flags.weights, dag, flags.dag));
   ADAMK_TRY(const ChosenPlan chosen, choose_plan(flags, dag, options));
   ADAMK_TRY(const Schedule schedule, make_schedule(deployment, chosen.plan));
   ADAMK_CHECK(check_plan(deployment, schedule));

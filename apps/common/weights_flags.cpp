@@ -1,6 +1,7 @@
 #include "common/weights_flags.h"
 
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 
 namespace adamk {
@@ -21,6 +22,16 @@ WeightsFlags flags_of_origin(const std::string& origin) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (code == std::errc{} && end == text.data() + text.size()) flags.seed = seed;
   return flags;
+}
+
+Result<WeightsFlags> weights_source(const WeightsFlags& flags, const DagFile& dag, const std::string& dag_path) {
+  if (flags.given()) return flags;
+  WeightsFlags source;
+  source.seed = dag.random_weights;
+  std::error_code ignored;
+  if (!source.seed && std::filesystem::is_directory(dag.model_path, ignored)) source.folder = dag.model_path;
+  if (source.given()) return source;
+  return fail(Errc::bad_input, "{}: names no folder with weights: give --model FOLDER or --random-weights SEED", dag_path);
 }
 
 Result<Weights> load_weights(const Deployment& deployment, const WeightsFlags& flags) {

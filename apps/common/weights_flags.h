@@ -8,6 +8,7 @@
 #include <string>
 
 #include "adamk/base/result.h"
+#include "adamk/dag/dag_file.h"
 #include "adamk/dag/deployment.h"
 #include "adamk/dag/weights.h"
 
@@ -25,6 +26,9 @@ struct WeightsFlags {
 void add_weights_flags(CLI::App& app, WeightsFlags& flags);
 /// The flags that stand for an origin: "random 7" -> seed 7; a checkpoint's folder is not recorded -> nothing given.
 WeightsFlags flags_of_origin(const std::string& origin);
+
+/// --model or --random-weights, else what the DAG was built with. `dag_path` is named where neither says anything.
+Result<WeightsFlags> weights_source(const WeightsFlags& flags, const DagFile& dag, const std::string& dag_path);
 
 /// Needs flags.given(). A --model folder that describes another model than the deployment's is refused (bad_input).
 Result<Weights> load_weights(const Deployment& deployment, const WeightsFlags& flags);

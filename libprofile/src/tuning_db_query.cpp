@@ -28,7 +28,9 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Match match_of(const DeviceIdentity& wanted, const DeviceIdentity& found) {
-  if (wanted.fingerprint() == found.fingerprint()) return Match::exact;
+  DeviceIdentity same = wanted;
+  if (wanted.toolkit.empty()) same.driver = found.driver, same.toolkit = found.toolkit;
+  if (same.fingerprint() == found.fingerprint()) return Match::exact;
   return wanted.sm == found.sm ? Match::same_sm : Match::nearest;
 }
 

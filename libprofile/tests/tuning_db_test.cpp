@@ -124,6 +124,18 @@ TEST_F(TuningDbTest, MatchQualityComesBeforeSpeed) {
   EXPECT_NE(none.error().message.find("same sm"), std::string::npos) << none.error().message;
 }
 
+TEST_F(TuningDbTest, AskingForAChipTakesAnyDriverAndToolkit) {
+  const auto db = open();
+  store_run(*db, key(device("NVIDIA L20", 89, "12.8")), {measured(50)});
+  CandidateFilter filter;
+  filter.device = device("NVIDIA L20", 89, "");
+  EXPECT_EQ(db->best(filter)->match, Match::same_sm) << "13.0 was asked for: a toolkit, so driver and toolkit count";
+  filter.device->toolkit.clear();
+  EXPECT_EQ(db->best(filter)->match, Match::exact);
+  filter.device->sms = 60;
+  EXPECT_EQ(db->best(filter)->match, Match::same_sm) << "a cut-down chip of the same name";
+}
+
 TEST_F(TuningDbTest, TopListsEachPlanOnceFastestFirstFailuresLast) {
   const auto db = open();
   const auto first = store_run(*db, key(), {measured(100), failed(Status::spills, "64 bytes"), measured(80)});

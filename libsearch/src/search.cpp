@@ -196,7 +196,9 @@ class StatedPlans final : public Strategy {
   }
   std::string_view ending() const override { return "all tried"; }
   /// For the run's key: equal for equal sets, whatever their order.
-  std::string text() const { return fmt::format("{} plans {}", plans_.size(), digest_.substr(0, 12)); }
+  std::string text() const {
+    return fmt::format("{} plan{} {}", plans_.size(), plans_.size() == 1 ? "" : "s", digest_.substr(0, 12));
+  }
 
  private:
   std::vector<Plan> plans_;

@@ -33,7 +33,8 @@ struct CandidateFilter {
   std::string deployment;                  // key, or the start of one
   MethodFilter method = MethodFilter::measured;
   std::optional<Status> status;
-  std::optional<DeviceIdentity> device;    // ranks by match quality, does not exclude
+  std::optional<DeviceIdentity> device;    // ranks by match quality, does not exclude; without a toolkit: a chip, with
+                                           // whatever driver and toolkit
   std::optional<Match> worst_match;        // excludes records below this quality; needs `device`
   std::optional<std::int64_t> run;
   int limit = 0;                           // rows; 0: all

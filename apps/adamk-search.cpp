@@ -1,0 +1,318 @@
+// adamk-search: finds plans by trying them, on a GPU or by the cost model, and keeps everything it finds out.
+#include <ctime>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "adamk/base/file.h"
+#include "adamk/dag/dag_file.h"
+#include "adamk/dag/space.h"
+#include "adamk/profile/device_evaluator.h"
+#include "adamk/profile/probe.h"
+#include "adamk/profile/tuning_db.h"
+#include "adamk/search/search.h"
+#include "adamk/search/simulated.h"
+#include "common/candidate_views.h"
+#include "common/command.h"
+#include "common/progress.h"
+#include "common/target_yaml.h"
+#include "common/terminal.h"
+#include "common/weights_flags.h"
+
+namespace adamk {
+namespace {
+
+struct SearchFlags {
+  std::string dag, database, budget = "200", strategy = "beam", output;
+  std::vector<std::string> plans;
+  std::uint64_t seed = 1;
+  bool simulate = false;
+  WeightsFlags weights;
+  int device = 0, compile_workers = 0;
+  bool run_spilling = false;
+  std::string command_line;
+};
+
+struct ProbeFlags {
+  std::string output, name;
+  int device = 0;
+};
+
+/// What tries the plans, and what a run's key says about it.
+struct Bench {
+  std::unique_ptr<Evaluator> evaluator;
+  std::string weights;   // RunKey::weights
+};
+
+/// Weights that are there and fit are named before a GPU is opened, and a checkpoint by what it holds, not where it lies.
+Result<std::string> weights_identity(const Deployment& deployment, const WeightsFlags& source) {
+  if (source.seed) return source.origin();
+  ADAMK_TRY(const Weights weights, load_weights(deployment, source));
+  return "checkpoint " + weights.hash();
+}
+
+Result<Bench> make_bench(const SearchFlags& flags, const DagFile& dag) {
+  if (flags.simulate) return Bench{make_simulated_evaluator(dag.deployment.target), ""};
+  ADAMK_TRY(const WeightsFlags source, weights_source(flags.weights, dag, flags.dag));
+  DeviceEvaluatorOptions options;
+  options.device = flags.device;
+  options.weights = {source.folder, source.seed};
+  options.compile_workers = flags.compile_workers;
+  options.run_spilling = flags.run_spilling;
+  auto evaluator = DeviceEvaluator::create(std::move(options));
+  if (!evaluator) {
+    return fail(evaluator.error().code, "{} (--simulate searches with the cost model instead, without a GPU)",
+                evaluator.error().message);
+  }
+  ADAMK_TRY(std::string identity, weights_identity(dag.deployment, source));
+  return Bench{std::move(*evaluator), std::move(identity)};
+}
+
+SearchOptions search_options(const SearchFlags& flags, const Bench& bench) {
+  SearchOptions options;
+  options.strategy = flags.strategy;
+  options.seed = flags.seed;
+  options.weights = bench.weights;
+  options.tool_version = fmt::format("adamk {}", version());
+  options.command_line = flags.command_line;
+  return options;
+}
+
+/// Shows progress, and watches for Ctrl-C from now on.
+class Watch {
+ public:
+  Watch(const CommonOptions& options, std::optional<std::int64_t> trials, std::optional<double> seconds)
+      : interrupted_(catch_interrupts()), progress_(options.quiet), seconds_(seconds) {
+    state_.total = trials;
+  }
+
+  SearchHooks hooks() {
+    return {[this](const SearchProgress& now) { show(now); }, [this] { return interrupted_.load(); }};
+  }
+  void finish() {
+    if (state_.done > 0) progress_.finish(state_);
+  }
+
+ private:
+  void show(const SearchProgress& now) {
+    state_.done = now.done;
+    if (seconds_) state_.seconds_left = *seconds_ - now.seconds;
+    state_.note = views::counts_text(now.counts);
+    if (now.best_us > 0) state_.note = fmt::format("best {:.2f} us, {}", now.best_us, state_.note);
+    if (now.reused > 0) state_.note += fmt::format(", {} known before", now.reused);
+    progress_.show(state_);
+  }
+
+  const std::atomic<bool>& interrupted_;
+  Progress progress_;
+  ProgressState state_;
+  std::optional<double> seconds_;
+};
+
+Result<std::vector<CandidateRow>> rows_of_run(TuningDb& database, const Evaluator& evaluator, std::int64_t run) {
+  CandidateFilter filter;
+  filter.run = run;
+  filter.method = MethodFilter::any;
+  filter.device = evaluator.device();
+  return database.top(filter);
+}
+
+/// The answer, and Errors where it is no (nothing was sound) or came early (interrupted); both after what there is was printed.
+Result<void> report_run(const SearchFlags& flags, const SearchOutcome& outcome, const std::vector<CandidateRow>& rows,
+                        const CommonOptions& options) {
+  const RunRecord& run = outcome.run;
+  int tried = 0;
+  for (const auto& [status, count] : run.counts) tried += count;
+  const CandidateRow* best = !rows.empty() && rows.front().status == Status::ok ? &rows.front() : nullptr;
+  if (options.json) {
+    ADAMK_CHECK(print_json(Json{{"run", run.id},
+                                {"state", to_string(run.state)},
+                                {"ended_by", run.ended_by},
+                                {"repeated", outcome.repeated},
+                                {"tried", tried},
+                                {"known_before", outcome.reused},
+                                {"counts", Json(run.counts)},
+                                {"best", best != nullptr ? views::candidate_to_json(*best) : Json()}}));
+  } else {
+    std::string text = fmt::format("run        {}, {}{}\n", run.id, to_string(run.state),
+                                   run.ended_by.empty() || run.state == RunState::interrupted ? "" : " (" + run.ended_by + ")");
+    text += fmt::format("tried      {} plans: {}", tried, views::counts_text(run.counts));
+    text += outcome.reused > 0 ? fmt::format("; {} were known before\n", outcome.reused) : "\n";
+    ADAMK_CHECK(print(text + (best != nullptr ? views::candidate_text(*best) : std::string())));
+  }
+  if (run.state == RunState::interrupted)
+    return fail(Errc::interrupted, "stopped after {} plans; everything finished is in {}, and the same command goes on", tried,
+                flags.database);
+  if (best != nullptr) return {};
+  const std::string first = rows.empty() ? "" : fmt::format("; {}: {}", to_string(rows.front().status), rows.front().message);
+  return fail(Errc::not_found, "none of {} plans is sound{} (adamk-db top --db {} lists them)", tried, first, flags.database);
+}
+
+Result<void> run_run(const SearchFlags& flags, const CommonOptions& options) {
+  ADAMK_TRY(const Budget budget, parse_budget(flags.budget));
+  ADAMK_TRY(const DagFile dag, read_dag(flags.dag));
+  ADAMK_TRY(const Space space, make_space(dag.deployment));
+  ADAMK_TRY(const Bench bench, make_bench(flags, dag));
+  ADAMK_TRY(const auto database, TuningDb::open(flags.database));
+  SearchOptions wanted = search_options(flags, bench);
+  wanted.budget = budget;
+  Watch watch(options, budget.trials, budget.seconds);
+  ADAMK_TRY(const SearchOutcome outcome, run_search(space, *bench.evaluator, *database, wanted, watch.hooks()));
+  watch.finish();
+  if (outcome.repeated)
+    note(options, "this run was completed before, so its result is shown; another --seed or --budget searches further");
+  ADAMK_TRY(const std::vector<CandidateRow> rows, rows_of_run(*database, *bench.evaluator, outcome.run.id));
+  if (!flags.output.empty() && outcome.best) ADAMK_CHECK(write_json(flags.output, plan_to_json(*outcome.best)));
+  return report_run(flags, outcome, rows, options);
+}
+
+/// What the user states: files (of a plan, or of a DAG that holds one) are read before the database is touched, hashes or
+/// their first digits are looked up in it.
+bool is_hash(const std::string& text) {
+  std::error_code ignored;
+  return text.size() >= 6 && text.find_first_not_of("0123456789abcdef") == std::string::npos &&
+         !std::filesystem::exists(text, ignored);
+}
+
+Result<Plan> plan_in(TuningDb& database, const std::string& hash) {
+  ADAMK_TRY(const Json found, database.show(hash));
+  ADAMK_TRY(const JsonView plan, JsonView(found, "plan " + hash).at("json"));
+  return plan_from_json(plan);
+}
+
+Result<void> run_eval(const SearchFlags& flags, const CommonOptions& options) {
+  ADAMK_TRY(const DagFile dag, read_dag(flags.dag));
+  std::map<std::string, Plan> from_files;
+  for (const std::string& text : flags.plans) {
+    if (is_hash(text)) continue;
+    ADAMK_TRY(from_files[text], read_plan(text));
+  }
+  ADAMK_TRY(const auto database, TuningDb::open(flags.database));
+  std::vector<Plan> plans;
+  std::set<std::string> hashes;
+  for (const std::string& text : flags.plans) {
+    ADAMK_TRY(Plan plan, is_hash(text) ? plan_in(*database, text) : Result<Plan>(from_files[text]));
+    if (hashes.insert(plan.hash()).second) plans.push_back(std::move(plan));
+    else note(options, fmt::format("{}: the same plan as one before it; it is tried once", text));
+  }
+  ADAMK_TRY(const Bench bench, make_bench(flags, dag));
+  Watch watch(options, static_cast<std::int64_t>(plans.size()), std::nullopt);
+  ADAMK_TRY(const SearchOutcome outcome, run_plans(dag.deployment, plans, *bench.evaluator, *database,
+                                                   search_options(flags, bench), watch.hooks()));
+  watch.finish();
+  if (outcome.repeated || outcome.reused > 0)
+    note(options, "records that were there already are shown; they were not made again");
+  ADAMK_TRY(const std::vector<CandidateRow> rows, rows_of_run(*database, *bench.evaluator, outcome.run.id));
+  ADAMK_CHECK(options.json ? print_json(views::candidates_to_json(rows)) : print_table(views::candidates_table(rows),
+                                                                                       TableFormat::text, options));
+  if (outcome.run.state == RunState::interrupted)
+    return fail(Errc::interrupted, "stopped after {} of {} plans; everything finished is in {}, and the same command goes on",
+                rows.size(), plans.size(), flags.database);
+  for (const CandidateRow& row : rows)
+    if (row.status != Status::ok)
+      return fail(Errc::check_failed, "plan {}: {}: {}", row.plan_hash, to_string(row.status), row.message);
+  return {};
+}
+
+Result<void> run_probe(const ProbeFlags& flags, const CommonOptions& options) {
+  ADAMK_TRY(const auto device, open_cuda_device(flags.device));
+  note(options, fmt::format("measuring the read ceiling and the hop of {}: a few seconds", device->info().name));
+  ADAMK_TRY(const Target target, probe_target(*device, flags.name));
+  char date[16] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  if (gmtime_r(&now, &utc) != nullptr) std::strftime(date, sizeof date, "%Y-%m-%d", &utc);
+  const int driver = device->info().driver_version;
+  ADAMK_TRY(const std::string yaml,
+            target_to_yaml(target, fmt::format("Measured by adamk-search probe (adamk {}, CUDA driver {}.{}) on {}.", version(),
+                                               driver / 1000, driver % 1000 / 10, date)));
+  if (!flags.output.empty()) ADAMK_CHECK(write_file_atomic(flags.output, yaml));
+  if (options.json) return print_json(target_to_json(target));
+  if (flags.output.empty()) return print(yaml);
+  return print(fmt::format("{} (sm_{}, {} SMs): {:.0f} GB/s, hop {:.2f} us; written to {}\n", target.product, target.sm,
+                           target.sms, target.read_gbps, target.hop_us, flags.output));
+}
+
+// ---- flags
+
+void add_common(CLI::App& app, SearchFlags& flags) {
+  app.add_option("dag", flags.dag, "DAG file that adamk-dag build wrote")->required();
+  app.add_option("--db", flags.database, "Tuning database; made when missing")->required();
+  app.add_flag("--simulate", flags.simulate, "Ask the cost model instead of a GPU; nothing is compiled or run");
+  app.add_option("--seed", flags.seed, "Of every random choice")->capture_default_str();
+  add_weights_flags(app, flags.weights);
+  app.add_option("--device", flags.device, "Index of the GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--compile-workers", flags.compile_workers, "Compilations at once (default: half of the cores, at most 8)")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--run-spilling", flags.run_spilling, "Run kernels that spill registers too instead of leaving them out");
+}
+
+std::string strategies_text(bool json) {
+  Table table{{{"strategy"}, {"tries"}}, {}};
+  for (const StrategyInfo& strategy : strategies()) table.rows.push_back({strategy.name, strategy.description});
+  std::string text = render(table, json ? TableFormat::json : TableFormat::text);
+  text.erase(text.find_last_not_of('\n') + 1);   // CLI11 ends the line
+  return text;
+}
+
+void add_run(Command& command, SearchFlags& flags) {
+  CLI::App& run = command.add("run", "Search for the fastest plan of a deployment.",
+                              [&] { return run_run(flags, command.options()); });
+  add_common(run, flags);
+  run.add_option("--budget", flags.budget, "Plans to try (200) or time to spend (60s, 2m, 1h)")->capture_default_str();
+  std::set<std::string> names;
+  for (const StrategyInfo& strategy : strategies()) names.emplace(strategy.name);
+  run.add_option("--strategy", flags.strategy, "See --list")->check(CLI::IsMember(names))->capture_default_str();
+  run.add_option("-o,--output", flags.output, "Write the best plan to this file too");
+  run.add_flag_callback("--list", [&] { throw CLI::CallForVersion(strategies_text(command.options().json), 0); },
+                        "List the strategies and exit");
+}
+
+void add_eval(Command& command, SearchFlags& flags) {
+  CLI::App& eval = command.add("eval", "Put plans of your own through the same gate and record them.",
+                               [&] { return run_eval(flags, command.options()); });
+  add_common(eval, flags);
+  eval.add_option("plan", flags.plans, "Plan files, or first digits of the hashes of plans in the database")->required();
+}
+
+void add_probe(Command& command, ProbeFlags& flags) {
+  CLI::App& probe = command.add("probe", "Measure the GPU at hand and describe it as a target.",
+                                [&] { return run_probe(flags, command.options()); });
+  probe.add_option("--device", flags.device, "Index of the GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
+  probe.add_option("--name", flags.name, "Name of the target (default: from the product)");
+  probe.add_option("-o,--output", flags.output, "YAML file to write (default: standard output)");
+}
+
+/// As a shell would take it.
+std::string command_line_of(int argc, char** argv) {
+  std::string line = "adamk-search";
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    if (word.empty() || word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") !=
+                            std::string::npos) {
+      for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4) word.replace(at, 1, "'\\''");
+      word = "'" + word + "'";
+    }
+    line += " " + word;
+  }
+  return line;
+}
+
+int run(int argc, char** argv) {
+  Command command("adamk-search", "Find plans by trying them, on a GPU or by the cost model.");
+  SearchFlags search;
+  ProbeFlags probe;
+  search.command_line = command_line_of(argc, argv);
+  add_run(command, search);
+  add_eval(command, search);
+  add_probe(command, probe);
+  return command.run(argc, argv);
+}
+
+}  // namespace
+}  // namespace adamk
+
+int main(int argc, char** argv) {
+  if (const auto status = adamk::run_worker_if_asked(argc, argv)) return *status;
+  return adamk::run(argc, argv);
+}
