@@ -247,7 +247,9 @@ int run(int argc, char** argv) {
                                  [&] { return run_verify(flags, command.options()); });
   add_artifact_flags(verify, flags.artifact);
   add_prompt(verify, flags);
-  verify.add_option("--positions", flags.positions, "Positions whose logits are compared (0,64,255)")->delimiter(',');
+  verify.add_option("--positions", flags.positions, "Positions whose logits are compared (0,64,255)")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber);
   // The default of --steps differs between the commands, so each sets its own when the flag is absent.
   verify.add_option("--steps", flags.steps, "Greedy tokens to compare (32)")->check(CLI::NonNegativeNumber);
   verify.add_option("--seed", flags.seed, "Of random KV and tokens")->capture_default_str();
@@ -264,7 +266,9 @@ int run(int argc, char** argv) {
   CLI::App& bench = command.add("bench", "Time decode steps, back to back.",
                                 [&] { return run_bench(flags, command.options()); });
   add_artifact_flags(bench, flags.artifact);
-  bench.add_option("--position", flags.position, "Of the first token of each launch")->capture_default_str();
+  bench.add_option("--position", flags.position, "Of the first token of each launch")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   bench.add_option("--steps", flags.steps, "Tokens one launch decodes; 0: as many as it can")->check(CLI::NonNegativeNumber);
   bench.add_option("--repeat", flags.repeat, "Most launches to time")->check(CLI::PositiveNumber)->capture_default_str();
   bench.add_option("--seed", flags.seed, "Of random KV and tokens of the check before timing")->capture_default_str();
