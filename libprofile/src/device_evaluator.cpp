@@ -262,10 +262,10 @@ Result<void> DeviceEvaluator::evaluate(const Deployment& deployment, std::span<c
       evaluation.resources = compiled;
       evaluation.resources.threads = scheduled.threads;
       evaluation.resources.smem_bytes = scheduled.smem_bytes;
-      if (compiled.spill_bytes > 0 && !state.options.run_spilling) {
+      if (compiled.spill_bytes > state.options.spill_limit && !state.options.run_spilling) {
         evaluation.status = Status::spills;
-        evaluation.message = fmt::format("the kernel spills {} bytes of registers per thread ({} registers)", compiled.spill_bytes,
-                                         compiled.registers);
+        evaluation.message = fmt::format("the kernel spills {} bytes of registers per thread ({} registers), more than {}",
+                                         compiled.spill_bytes, compiled.registers, state.options.spill_limit);
       } else {
         ADAMK_CHECK(state.ready(deployment));
         state.run(plans[feasible[i].index], prepared->compiled, evaluation);

@@ -273,9 +273,34 @@ TEST(DeviceEvaluator, compile_errors_and_spills_never_reach_the_gpu) {
   EXPECT_EQ(broken.asked("open"), 0);
   FakeWorker spilling;
   std::string& answer = spilling.answers["compile"];
-  answer.replace(answer.find("\"spill_bytes\": 0"), 16, "\"spill_bytes\": 8");
-  EXPECT_EQ(evaluate(spilling, deployment, plans_of(deployment, 1)).evaluations.at(0).status, Status::spills);
+  answer.replace(answer.find("\"spill_bytes\": 0"), 16, "\"spill_bytes\": 65");
+  const Outcome outcome = evaluate(spilling, deployment, plans_of(deployment, 1));
+  EXPECT_EQ(outcome.evaluations.at(0).status, Status::spills);
+  EXPECT_NE(outcome.evaluations.at(0).message.find("spills 65 bytes"), std::string::npos);
   EXPECT_EQ(spilling.asked("open"), 0);
+}
+
+TEST(DeviceEvaluator, a_few_spilled_bytes_are_for_the_measurement_to_judge) {
+  FakeWorker fake;
+  std::string& answer = fake.answers["compile"];
+  answer.replace(answer.find("\"spill_bytes\": 0"), 16, "\"spill_bytes\": 64");
+  const Deployment deployment = small_deployment();
+  const Outcome outcome = evaluate(fake, deployment, plans_of(deployment, 1));
+  EXPECT_EQ(outcome.evaluations.at(0).status, Status::ok);
+  EXPECT_EQ(outcome.evaluations.at(0).resources.spill_bytes, 64);
+}
+
+TEST(DeviceEvaluator, long_steps_before_the_first_candidate_are_told) {
+  FakeWorker fake;
+  std::vector<std::string> told;
+  DeviceEvaluatorOptions options = options_for(fake);
+  options.progress = [&](std::string_view doing) { told.emplace_back(doing); };
+  auto evaluator = DeviceEvaluator::create(std::move(options));
+  ASSERT_TRUE(evaluator);
+  const Deployment deployment = small_deployment();
+  const auto ignore = [](std::size_t, const Evaluation&) -> Result<void> { return {}; };
+  ASSERT_TRUE((*evaluator)->evaluate(deployment, plans_of(deployment, 2), ignore, {}));
+  EXPECT_EQ(told, (std::vector<std::string>{"opening the GPU", "preparing the weights", "computing the reference"}));
 }
 
 TEST(DeviceEvaluator, a_compiler_that_crashes_costs_one_candidate) {

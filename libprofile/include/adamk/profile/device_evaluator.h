@@ -43,7 +43,8 @@ struct DeviceEvaluatorOptions {
   TimingOptions timing{.position = -1};                 // position -1: the middle of the context, at most 128
   Deadlines deadlines;
   int compile_workers = 0;                              // 0: half of the cores, 1 to 8
-  bool run_spilling = false;                            // false: a kernel that spills is reported as `spills`, not run
+  int spill_limit = 64;                                 // bytes a thread may spill (stores and loads): a few cost nothing
+  bool run_spilling = false;                            // false: a kernel beyond the limit is reported as `spills`, not run
   std::function<void(std::string_view doing)> progress;   // told what a long step outside of candidates does; may be empty
   std::vector<std::string> worker_command;              // empty: this executable with worker_argument (tests use others)
 };

@@ -23,7 +23,7 @@ enum class Status {
   infeasible,      // make_schedule refused it
   rejected,        // the validator refused its tile DAG
   compile_error,
-  spills,          // compiles, but to a kernel that spills registers
+  spills,          // compiles, but to a kernel that spills more registers than it may
   wrong_result,    // ran, and the oracle disagrees
   timeout,         // compilation or run passed its deadline, or the kernel's watchdog fired
   crashed,         // the worker died
