@@ -156,11 +156,7 @@ Result<void> run_profile(const ProfileFlags& flags, const CommonOptions& options
   timing.min_samples = std::min(timing.min_samples, flags.repeat);
   timing.use_cupti = !flags.no_cupti;
   ADAMK_TRY(profile.timing, time_decoder(decoder, timing));
-  if (!profile.timing.note.empty()) note(options, "timed by CUDA events: " + profile.timing.note);
-  if (profile.timing.launches.discarded > 0) {
-    note(options, fmt::format("{} launches were discarded because the SM clock was low; see docs/warnings/throttled.md",
-                              profile.timing.launches.discarded));
-  }
+  note_timing(profile.timing, options);
   profile.bytes = token_bytes(artifact.recipe, profile.position, profile.timing.steps);
   ADAMK_TRY(profile.ceiling, measure_read_ceiling(*device));
 

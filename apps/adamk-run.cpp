@@ -229,7 +229,7 @@ Result<void> run_bench(const RunFlags& flags, const CommonOptions& options) {
   timing_options.min_samples = std::min(timing_options.min_samples, flags.repeat);
   timing_options.use_cupti = !flags.no_cupti;
   ADAMK_TRY(const Timing timing, time_decoder(decoder, timing_options));
-  if (!timing.note.empty()) note(options, timing.note);
+  note_timing(timing, options);
   return print_timing(timing, artifact, flags, device->info().name, verified, options);
 }
 

@@ -62,4 +62,14 @@ Result<std::string> check_before_timing(const ArtifactFlags& flags, const Artifa
   return "yes, against the reference";
 }
 
+void note_timing(const Timing& timing, const CommonOptions& options) {
+  if (!timing.note.empty()) {
+    note(options, timing.method == Method::events ? "timed by CUDA events: " + timing.note : timing.note);
+  }
+  if (timing.launches.discarded > 0) {
+    note(options, fmt::format("{} launches were discarded because the SM clock was low; see docs/warnings/throttled.md",
+                              timing.launches.discarded));
+  }
+}
+
 }  // namespace adamk

@@ -11,6 +11,7 @@
 #include "adamk/dag/deployment.h"
 #include "adamk/dag/weights.h"
 #include "adamk/profile/compare.h"
+#include "adamk/profile/timing.h"
 #include "adamk/runtime/artifact.h"
 #include "adamk/runtime/decoder.h"
 #include "common/command.h"
@@ -47,5 +48,8 @@ struct CheckBeforeTiming {
 /// No time is shown of a kernel that was not found correct. Says what stands behind the figures.
 Result<std::string> check_before_timing(const ArtifactFlags& flags, const Artifact& artifact, Decoder& decoder,
                                         const CheckBeforeTiming& check, const CommonOptions& options);
+
+/// What a reader of the figures should know: why CUPTI was not used, launches discarded at a low clock.
+void note_timing(const Timing& timing, const CommonOptions& options);
 
 }  // namespace adamk
