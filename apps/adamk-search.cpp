@@ -51,7 +51,7 @@ Result<std::string> weights_identity(const Deployment& deployment, const Weights
   return "checkpoint " + weights.hash();
 }
 
-Result<Bench> make_bench(const SearchFlags& flags, const DagFile& dag) {
+Result<Bench> make_bench(const SearchFlags& flags, const DagFile& dag, const CommonOptions& common) {
   if (flags.simulate) return Bench{make_simulated_evaluator(dag.deployment.target), ""};
   ADAMK_TRY(const WeightsFlags source, weights_source(flags.weights, dag, flags.dag));
   DeviceEvaluatorOptions options;
@@ -59,6 +59,7 @@ Result<Bench> make_bench(const SearchFlags& flags, const DagFile& dag) {
   options.weights = {source.folder, source.seed};
   options.compile_workers = flags.compile_workers;
   options.run_spilling = flags.run_spilling;
+  options.progress = [&common](std::string_view doing) { note(common, fmt::format("{} ...", doing)); };
   auto evaluator = DeviceEvaluator::create(std::move(options));
   if (!evaluator) {
     return fail(evaluator.error().code, "{} (--simulate searches with the cost model instead, without a GPU)",
@@ -152,7 +153,7 @@ Result<void> run_run(const SearchFlags& flags, const CommonOptions& options) {
   ADAMK_TRY(const Budget budget, parse_budget(flags.budget));
   ADAMK_TRY(const DagFile dag, read_dag(flags.dag));
   ADAMK_TRY(const Space space, make_space(dag.deployment));
-  ADAMK_TRY(const Bench bench, make_bench(flags, dag));
+  ADAMK_TRY(const Bench bench, make_bench(flags, dag, options));
   ADAMK_TRY(const auto database, TuningDb::open(flags.database));
   SearchOptions wanted = search_options(flags, bench);
   wanted.budget = budget;
@@ -195,7 +196,7 @@ Result<void> run_eval(const SearchFlags& flags, const CommonOptions& options) {
     if (hashes.insert(plan.hash()).second) plans.push_back(std::move(plan));
     else note(options, fmt::format("{}: the same plan as one before it; it is tried once", text));
   }
-  ADAMK_TRY(const Bench bench, make_bench(flags, dag));
+  ADAMK_TRY(const Bench bench, make_bench(flags, dag, options));
   Watch watch(options, static_cast<std::int64_t>(plans.size()), std::nullopt);
   ADAMK_TRY(const SearchOutcome outcome, run_plans(dag.deployment, plans, *bench.evaluator, *database,
                                                    search_options(flags, bench), watch.hooks()));
