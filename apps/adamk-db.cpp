@@ -22,17 +22,18 @@ struct DbFlags {
   TableFormat format = TableFormat::text;
 };
 
-bool wants_json(const DbFlags& flags, const CommonOptions& options) { return options.json || flags.format == TableFormat::json; }
+bool wants_json(const DbFlags& flags, const CommonOptions& options) {
+  return options.json || flags.format == TableFormat::json;
+}
 
 /// "ab12... (llama, l20, bf16, context 256), cd34..." of a database that holds several.
 Result<std::string> deployments_text(const std::string& database) {
   ADAMK_TRY(const QueryResult found,
-            query_database(database, "SELECT d.key, m.family, d.target, d.weights, d.context FROM deployments d JOIN models m ON "
-                                     "m.id = d.model_id ORDER BY d.id"));
+            query_database(database, "SELECT substr(d.key, 1, 12) || ' (' || m.family || ', ' || d.target || ', ' || "
+                                     "d.weights || ', context ' || d.context || ')' FROM deployments d "
+                                     "JOIN models m ON m.id = d.model_id ORDER BY d.id"));
   std::vector<std::string> parts;
-  for (const auto& row : found.rows)
-    parts.push_back(fmt::format("{} ({}, {}, {}, context {})", row[0].get<std::string>().substr(0, 12), row[1].get<std::string>(),
-                                row[2].get<std::string>(), row[3].get<std::string>(), row[4].dump()));
+  for (const auto& row : found.rows) parts.push_back(row[0].get<std::string>());
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -50,7 +51,8 @@ Result<Deployment> asked_deployment(const DbFlags& flags, TuningDb& database) {
   }
   if (found.error().code != Errc::bad_input) return found;
   ADAMK_TRY(const std::string known, deployments_text(flags.database));
-  return fail(Errc::bad_input, "{}: holds several deployments; choose one with --dag or --deployment: {}", flags.database, known);
+  return fail(Errc::bad_input, "{}: holds several deployments; choose one with --dag or --deployment: {}", flags.database,
+              known);
 }
 
 /// What match quality is against: the deployment's chip with whatever driver and toolkit, or the GPU here with its own.
@@ -72,7 +74,8 @@ Result<CandidateFilter> filter_of(const DbFlags& flags, TuningDb& database) {
   filter.deployment = deployment.key();
   filter.method = flags.simulated ? MethodFilter::simulated : MethodFilter::measured;
   ADAMK_TRY(filter.device, asked_device(flags, deployment.target));
-  const std::map<std::string, Match> matches{{"exact", Match::exact}, {"same-sm", Match::same_sm}, {"nearest", Match::nearest}};
+  const std::map<std::string, Match> matches{
+      {"exact", Match::exact}, {"same-sm", Match::same_sm}, {"nearest", Match::nearest}};
   if (!flags.match.empty()) filter.worst_match = matches.at(flags.match);
   if (!flags.status.empty()) {
     ADAMK_TRY(filter.status, parse_status(flags.status));
@@ -83,9 +86,9 @@ Result<CandidateFilter> filter_of(const DbFlags& flags, TuningDb& database) {
 
 void note_match(const CandidateRow& row, const DeviceIdentity& asked, const CommonOptions& options) {
   if (row.match == Match::exact) return;
-  note(options, fmt::format("no record of {} (sm_{}, {} SMs{}): the best match is {} (sm_{}, {} SMs), '{}'", asked.name, asked.sm,
-                            asked.sms, asked.toolkit.empty() ? "" : ", this driver and NVRTC", row.device.name, row.device.sm,
-                            row.device.sms, to_string(row.match)));
+  note(options, fmt::format("no record of {} (sm_{}, {} SMs{}): the best match is {} (sm_{}, {} SMs), '{}'", asked.name,
+                            asked.sm, asked.sms, asked.toolkit.empty() ? "" : ", this driver and NVRTC", row.device.name,
+                            row.device.sm, row.device.sms, to_string(row.match)));
 }
 
 Result<void> run_best(const DbFlags& flags, const CommonOptions& options) {
@@ -117,9 +120,8 @@ std::string scalar_text(const Json& value) {
 }
 
 bool is_flat(const Json& value) {
-  return !value.is_structured() || value.empty() || (value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& each) {
-           return each.is_structured();
-         }));
+  if (!value.is_structured() || value.empty()) return true;
+  return value.is_array() && std::none_of(value.begin(), value.end(), [](const Json& each) { return each.is_structured(); });
 }
 
 Cell record_cell(const Json& value) {
@@ -234,8 +236,9 @@ Result<void> run_check(const DbFlags& flags, const CommonOptions& options) {
                                 {"candidates", check.candidates},
                                 {"problems", check.problems}}));
   } else {
-    std::string text = fmt::format("schema {}, {} runs, {} candidates: {}\n", check.schema_version, check.runs, check.candidates,
-                                   check.problems.empty() ? "sound" : fmt::format("{} problems", check.problems.size()));
+    const std::string verdict = check.problems.empty() ? "sound" : fmt::format("{} problems", check.problems.size());
+    std::string text = fmt::format("schema {}, {} runs, {} candidates: {}\n", check.schema_version, check.runs,
+                                   check.candidates, verdict);
     for (const std::string& problem : check.problems) text += "  " + problem + "\n";
     ADAMK_CHECK(print(text));
   }
@@ -250,12 +253,13 @@ void add_database(CLI::App& app, DbFlags& flags) {
 }
 
 void add_filter(CLI::App& app, DbFlags& flags) {
-  CLI::Option* dag = app.add_option("--dag", flags.dag, "Records of this DAG file's deployment (default: the only one there is)");
-  app.add_option("--deployment", flags.deployment, "Records of the deployment with this key, or the start of one")->excludes(dag);
-  CLI::Option* simulated = app.add_flag("--simulated", flags.simulated, "Predictions of the cost model instead of measurements");
+  CLI::Option* dag = app.add_option("--dag", flags.dag, "Of this DAG file's deployment (default: the only one there is)");
+  app.add_option("--deployment", flags.deployment, "Of the deployment with this key, or the start of one")->excludes(dag);
+  CLI::Option* simulated = app.add_flag("--simulated", flags.simulated, "The cost model's predictions, not measurements");
   app.add_flag("--here", flags.here, "Match against the GPU here, its driver and NVRTC (default: the deployment's chip)")
       ->excludes(simulated);
-  app.add_option("--device", flags.device, "Index of the GPU for --here")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--device", flags.device, "Index of the GPU for --here")->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--match", flags.match, "Leave out records that match worse: exact, same-sm or nearest")
       ->check(CLI::IsMember({"exact", "same-sm", "nearest"}));
 }

@@ -118,7 +118,7 @@ Result<std::vector<CandidateRow>> rows_of_run(TuningDb& database, const Evaluato
   return database.top(filter);
 }
 
-/// The answer, and Errors where it is no (nothing was sound) or came early (interrupted); both after what there is was printed.
+/// Prints what there is; then an Error where the answer is no (nothing was sound) or came early (interrupted).
 Result<void> report_run(const SearchFlags& flags, const SearchOutcome& outcome, const std::vector<CandidateRow>& rows,
                         const CommonOptions& options) {
   const RunRecord& run = outcome.run;
@@ -135,8 +135,8 @@ Result<void> report_run(const SearchFlags& flags, const SearchOutcome& outcome, 
                                 {"counts", Json(run.counts)},
                                 {"best", best != nullptr ? views::candidate_to_json(*best) : Json()}}));
   } else {
-    std::string text = fmt::format("run        {}, {}{}\n", run.id, to_string(run.state),
-                                   run.ended_by.empty() || run.state == RunState::interrupted ? "" : " (" + run.ended_by + ")");
+    const std::string why = run.state == RunState::completed ? " (" + run.ended_by + ")" : "";
+    std::string text = fmt::format("run        {}, {}{}\n", run.id, to_string(run.state), why);
     text += fmt::format("tried      {} plans: {}", tried, views::counts_text(run.counts));
     text += outcome.reused > 0 ? fmt::format("; {} were known before\n", outcome.reused) : "\n";
     ADAMK_CHECK(print(text + (best != nullptr ? views::candidate_text(*best) : std::string())));
@@ -224,9 +224,9 @@ Result<void> run_probe(const ProbeFlags& flags, const CommonOptions& options) {
   std::tm utc{};
   if (gmtime_r(&now, &utc) != nullptr) std::strftime(date, sizeof date, "%Y-%m-%d", &utc);
   const int driver = device->info().driver_version;
-  ADAMK_TRY(const std::string yaml,
-            target_to_yaml(target, fmt::format("Measured by adamk-search probe (adamk {}, CUDA driver {}.{}) on {}.", version(),
-                                               driver / 1000, driver % 1000 / 10, date)));
+  const std::string comment = fmt::format("Measured by adamk-search probe (adamk {}, CUDA driver {}.{}) on {}.", version(),
+                                          driver / 1000, driver % 1000 / 10, date);
+  ADAMK_TRY(const std::string yaml, target_to_yaml(target, comment));
   if (!flags.output.empty()) ADAMK_CHECK(write_file_atomic(flags.output, yaml));
   if (options.json) return print_json(target_to_json(target));
   if (flags.output.empty()) return print(yaml);

@@ -52,7 +52,8 @@ std::string plan_text(const Plan& plan) {
 Table candidates_table(const std::vector<CandidateRow>& rows) {
   Table table{{{"candidate", true}, {"plan"}, {"us", true}, {"p10", true}, {"p90", true}, {"GB/s", true},
                {"% of ceiling", true}, {"match"}, {"status"}, {"verified"}, {"device"}, {"method"}, {"what"}}, {}};
-  const bool failures = std::any_of(rows.begin(), rows.end(), [](const CandidateRow& row) { return row.status != Status::ok; });
+  const bool failures =
+      std::any_of(rows.begin(), rows.end(), [](const CandidateRow& row) { return row.status != Status::ok; });
   if (failures) table.columns.push_back({"why not"});
   for (const CandidateRow& row : rows) {
     Cell plan(row.plan_hash);
@@ -60,7 +61,8 @@ Table candidates_table(const std::vector<CandidateRow>& rows) {
     table.rows.push_back({row.id, plan, Cell(row.median_us, 2), Cell(row.p10_us, 2), Cell(row.p90_us, 2), Cell(row.gbps, 0),
                           Cell(row.percent_of_ceiling(), 1), to_string(row.match), to_string(row.status), row.verified,
                           row.device.name, to_string(row.method), plan_text(row.plan)});
-    if (failures) table.rows.back().push_back(row.message.empty() ? Cell() : Cell(row.message.substr(0, row.message.find('\n'))));
+    const std::string first_line = row.message.substr(0, row.message.find('\n'));
+    if (failures) table.rows.back().push_back(first_line.empty() ? Cell() : Cell(first_line));
   }
   return table;
 }
@@ -78,8 +80,8 @@ std::string candidate_text(const CandidateRow& row) {
   text += fmt::format("method     {}, {}\n", to_string(row.method),
                       row.method == Method::simulated ? "nothing was compiled or run"
                       : row.verified ? "verified against the reference" : "not verified");
-  return text + fmt::format("record     candidate {} of run {} ({}, {}), {}\n", row.id, row.run, row.strategy, row.tool_version,
-                            row.evaluated_at);
+  return text + fmt::format("record     candidate {} of run {} ({}, {}), {}\n", row.id, row.run, row.strategy,
+                            row.tool_version, row.evaluated_at);
 }
 
 Json candidate_to_json(const CandidateRow& row) {

@@ -232,6 +232,10 @@ TEST_F(TuningDbTest, QueriesReadAndNothingElse) {
   EXPECT_EQ(rows->columns, (std::vector<std::string>{"status", "us", "message"}));
   EXPECT_EQ(rows->rows.at(0), (std::vector<Json>{"ok", 101.0, ""}));
   EXPECT_TRUE(query_database(path, "WITH x(a) AS (SELECT 1) SELECT a FROM x;  ").has_value());
+  const auto stages =
+      query_database(path, "SELECT json_extract(s.value, '$.kind') FROM plans p, json_each(p.json, '$.stages') s");
+  ASSERT_TRUE(stages.has_value()) << stages.error().message;
+  EXPECT_EQ(stages->rows.at(0), std::vector<Json>{"qkv"});
   for (const char* refused : {"DELETE FROM candidates", "UPDATE plans SET json = ''", "DROP TABLE runs", "PRAGMA user_version = 9",
                               "ATTACH '/tmp/x.db' AS x", "CREATE TEMP TABLE t (a)", "SELECT load_extension('x')",
                               "SELECT 1; DELETE FROM candidates", "VACUUM", "", "SELEC 1"}) {

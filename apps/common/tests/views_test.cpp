@@ -83,7 +83,8 @@ TEST(CandidateViews, JsonHasNullsWhereNothingIsKnown) {
   row.median_us = row.p10_us = row.p90_us = row.gbps = std::nan("");
   row.ceiling_gbps = 0;
   const Json json = views::candidate_to_json(row);
-  for (const char* key : {"us", "p10_us", "p90_us", "gbps", "ceiling_gbps", "percent"}) EXPECT_TRUE(json.at(key).is_null()) << key;
+  for (const char* key : {"us", "p10_us", "p90_us", "gbps", "ceiling_gbps", "percent"})
+    EXPECT_TRUE(json.at(key).is_null()) << key;
   EXPECT_EQ(json.at("match"), "same sm");
   EXPECT_EQ(json.at("plan_hash"), row.plan.hash());
 }
