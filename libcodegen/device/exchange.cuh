@@ -39,23 +39,27 @@ template <class Edge>
 __device__ __forceinline__ void publish_sum(const AdamkKernelParams& p, int index, float sum, u32 tag) {
   store_relaxed_64(workspace(p, Edge::kSums) + 8ll * index, static_cast<u64>(tag) << 32 | __float_as_uint(sum));
 }
-// Once per phase, by the storer warp, after all that this SM publishes. `worked`: this SM had work in the stage.
+// Once per phase, by the storer warp, after all that this SM publishes. `worked`: this SM had work in the stage. An SM without
+// work arrives at a barrier through its controller, which waits for each phase: a storer with nothing to wait for would arrive
+// at later phases before others have arrived at this one.
 template <class Edge>
 __device__ __forceinline__ void publish_done(const AdamkKernelParams& p, const Block& b, bool worked) {
   if constexpr (Edge::kKind != kTagged) {
     __syncwarp();
-    if (b.lane == 0 && (worked || Edge::kKind == kBarrier)) add_release_32(workspace(p, Edge::kCounter), 1);
+    if (b.lane == 0 && worked) add_release_32(workspace(p, Edge::kCounter), 1);
   }
 }
 
 // ---- controller side -----------------------------------------------------------------------------------------------------
 
 // Waits for the phase and releases this block's consumers. With a barrier every SM waits, with a counter only readers.
+// `worked`: this SM's storer arrives itself.
 template <class Edge>
-__device__ __forceinline__ void control_edge(const AdamkKernelParams& p, const Block& b, bool reads, int step, int layer,
-                                             At at) {
+__device__ __forceinline__ void control_edge(const AdamkKernelParams& p, const Block& b, bool worked, bool reads, int step,
+                                             int layer, At at) {
   if constexpr (Edge::kKind != kTagged) {
     if (b.lane != 0 || (!reads && Edge::kKind != kBarrier)) return;
+    if (Edge::kKind == kBarrier && !worked) add_release_32(workspace(p, Edge::kCounter), 1);
     const u32 target = counter_target<Edge>(p, step, layer);
     Patience patience;
     u32 seen = load_acquire_32(workspace(p, Edge::kCounter));

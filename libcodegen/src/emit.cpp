@@ -317,18 +317,19 @@ __device__ __forceinline__ void run_control(const AdamkKernelParams& p, const Bl
     w.raw(R"(#pragma unroll 1
     for (int layer = 0; layer < kLayers; ++layer) {
       at.layer = layer;
-      if (layer > 0) control_edge<FromDown>(p, b, tile_count<Qkv>() > 0, step, layer - 1, at);)");
+      if (layer > 0) control_edge<FromDown>(p, b, tile_count<Down>() > 0, tile_count<Qkv>() > 0, step, layer - 1, at);)");
     if (e.fused_attention()) {
-      w.line("      control_edge<FromQkv>(p, b, tile_count<Output>() > 0, step, layer, at);");
+      w.line("      control_edge<FromQkv>(p, b, tile_count<Qkv>() > 0, tile_count<Output>() > 0, step, layer, at);");
     } else {
-      w.line("      control_edge<FromQkv>(p, b, static_cast<int>(blockIdx.x) < Attention::kItems, step, layer, at);");
-      w.line("      control_edge<FromAttention>(p, b, tile_count<Output>() > 0, step, layer, at);");
+      w.line("      const bool attends = static_cast<int>(blockIdx.x) < Attention::kItems;");
+      w.line("      control_edge<FromQkv>(p, b, tile_count<Qkv>() > 0, attends, step, layer, at);");
+      w.line("      control_edge<FromAttention>(p, b, attends, tile_count<Output>() > 0, step, layer, at);");
     }
-    w.raw(R"(      control_edge<FromOutput>(p, b, tile_count<GateUp>() > 0, step, layer, at);
-      control_edge<FromGateUp>(p, b, tile_count<Down>() > 0, step, layer, at);
+    w.raw(R"(      control_edge<FromOutput>(p, b, tile_count<Output>() > 0, tile_count<GateUp>() > 0, step, layer, at);
+      control_edge<FromGateUp>(p, b, tile_count<GateUp>() > 0, tile_count<Down>() > 0, step, layer, at);
     }
     at.layer = kLayers;
-    control_edge<FromDown>(p, b, tile_count<Head>() > 0, step, kLayers - 1, at);
+    control_edge<FromDown>(p, b, tile_count<Down>() > 0, tile_count<Head>() > 0, step, kLayers - 1, at);
     __syncwarp();)");
   }
   w.raw(R"(    token = next_token(p, b, step, layer_tag(p, step, kLayers), at);

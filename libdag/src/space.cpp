@@ -243,6 +243,18 @@ Knobs make_knobs(const Space& space) {
   return knobs;
 }
 
+/// An edge whose every variant is ruled out is ruled out itself, and with it the paths over it.
+void close_edges_without_variants(Space& space) {
+  for (SpaceEdge& edge : space.edges) {
+    if (edge.open() && edge.open_variants().empty())
+      edge.reason = edge.variants.empty() ? "no variant" : "no variant fits: " + edge.variants.front().reason;
+  }
+  std::erase_if(space.paths, [&](const std::vector<int>& path) {
+    return std::any_of(path.begin(), path.end(),
+                       [&](int edge) { return !space.edges[static_cast<std::size_t>(edge)].open(); });
+  });
+}
+
 }  // namespace
 
 std::vector<int> SpaceEdge::open_variants() const {
@@ -277,6 +289,7 @@ Result<Space> make_space(const Deployment& deployment) {
   space.fair_share_clocks = fair_share_clocks(deployment.target);
   space.knobs = make_knobs(space);
   rule_out_variants(space);
+  close_edges_without_variants(space);
   space.memory = plans::memory_table(deployment, space.knobs);
   return space;
 }

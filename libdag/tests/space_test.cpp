@@ -172,5 +172,17 @@ TEST(SpaceTest, FairShareOnTheH200IsTheOneMeasured) {
   EXPECT_NEAR(space.fair_share_clocks, 456.5, 0.1);
 }
 
+// A fused attention needs whole heads in a warp's K slice; with 3 heads of 80 no warp count gives that.
+TEST(SpaceTest, AnEdgeWithoutAVariantIsOnNoPath) {
+  const Deployment deployment = deploy(fixtures::make_model({2, 256, 3, 3, 80, 320, 400}), "h200");
+  const auto space = make_space(deployment);
+  ASSERT_TRUE(space) << space.error().message;
+  for (const SpaceEdge& edge : space->edges) EXPECT_EQ(edge.open(), !edge.open_variants().empty()) << edge.name;
+  ASSERT_FALSE(space->paths.empty());
+  for (const std::vector<int>& path : space->paths)
+    for (const int edge : path) EXPECT_TRUE(space->edges[static_cast<std::size_t>(edge)].open());
+  for (std::uint64_t i = 0; i < 200; ++i) EXPECT_TRUE(make_schedule(deployment, sample(*space, 11, i)));
+}
+
 }  // namespace
 }  // namespace adamk

@@ -77,8 +77,10 @@ TEST_P(KernelTest, DefaultAndSampledPlansAreCorrect) {
     expect_correct(deployment, sample(*space, 11, static_cast<std::uint64_t>(i)), *weights, thorough());
 }
 
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
 INSTANTIATE_TEST_SUITE_P(Models, KernelTest, ::testing::ValuesIn(cases()),
-                         [](const ::testing::TestParamInfo<Case>& info) { return info.param.name; });
+                         [](const ::testing::TestParamInfo<Case>& each) { return each.param.name; });
 
 class VariantTest : public GpuTest {
  protected:
@@ -126,6 +128,7 @@ TEST_F(VariantTest, EverySplit) {
 TEST_F(VariantTest, NormExchangedAttentionRecomputedSiluApart) {
   for (const Exchange kind : {Exchange::tagged, Exchange::counter, Exchange::barrier}) {
     expect_variant([&](Plan& plan) {
+      plan.consumer_warps = 8;   // a warp's K slice of 32 columns is one head
       std::erase_if(plan.stages, [](const StagePlan& each) { return each.kind == StageKind::attention; });
       for (StagePlan& each : plan.stages) {
         each.input = kind;
@@ -255,6 +258,8 @@ struct Published {
   std::vector<WeightsFormat> formats;
 };
 
+void PrintTo(const Published& p, std::ostream* out) { *out << p.name; }
+
 class CorpusOnGpuTest : public GpuTest, public ::testing::WithParamInterface<Published> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CorpusOnGpuTest);
 
@@ -271,8 +276,8 @@ std::vector<Published> published() {
       {"stories260K-hf-f16", 256, {WeightsFormat::fp16}}, {"fixtures/tiny_llama3", 64, both},
       {"fixtures/tiny_qwen3", 64, both},   {"fixtures/tiny_mistral", 8, both}};
   std::vector<Published> found;
-  for (const Published& each : all)
-    if (std::filesystem::exists(checkpoints() / each.name / "config.json")) found.push_back(each);
+  for (const Published& one : all)
+    if (std::filesystem::exists(checkpoints() / one.name / "config.json")) found.push_back(one);
   return found;
 }
 
@@ -287,8 +292,8 @@ TEST_P(CorpusOnGpuTest, DecodesAsTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, CorpusOnGpuTest, ::testing::ValuesIn(published()),
-                         [](const ::testing::TestParamInfo<Published>& info) {
-                           std::string name = info.param.name;
+                         [](const ::testing::TestParamInfo<Published>& each) {
+                           std::string name = each.param.name;
                            std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
                            return name;
                          });
@@ -312,8 +317,8 @@ TEST_P(RealSizeTest, LogitsAtSeveralPositions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RealSizeTest, ::testing::Values("llama-3.2-1b", "qwen3-1.7b"),
-                         [](const ::testing::TestParamInfo<std::string>& info) {
-                           std::string name = info.param;
+                         [](const ::testing::TestParamInfo<std::string>& each) {
+                           std::string name = each.param;
                            std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
                            return name;
                          });
