@@ -1,4 +1,7 @@
+#include <chrono>
+#include <optional>
 #include <system_error>
+#include <thread>
 
 #include "embedded/tuning_db.h"
 #include "embedded/tuning_db_1_to_2.h"
@@ -58,9 +61,23 @@ Result<int> schema_version(SQLite::Database& db, const std::filesystem::path& pa
   return version;
 }
 
+/// Turning the log on takes the file to itself for a moment, and SQLite's busy timeout does not wait for that.
+void use_write_ahead_log(SQLite::Database& db) {
+  constexpr int kAttempts = 500;   // 10 s
+  for (int attempt = 1;; ++attempt) {
+    try {
+      if (db.execAndGet("PRAGMA journal_mode").getString() != "wal") db.exec("PRAGMA journal_mode = WAL");
+      return;
+    } catch (const SQLite::Exception& refused) {
+      if ((refused.getErrorCode() & 0xff) != SQLITE_BUSY || attempt == kAttempts) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+}
+
 /// Brings the file to kSchemaVersion, all of it or nothing. Another process may have been faster: look again inside.
 Result<void> bring_up(SQLite::Database& db, const std::filesystem::path& path) {
-  if (db.execAndGet("PRAGMA journal_mode").getString() != "wal") db.exec("PRAGMA journal_mode = WAL");
+  use_write_ahead_log(db);
   SQLite::Transaction transaction(db, SQLite::TransactionBehavior::IMMEDIATE);
   ADAMK_TRY(const int version, schema_version(db, path));
   if (version == 0) db.exec(std::string(embedded_tuning_db));
@@ -91,7 +108,9 @@ Result<std::unique_ptr<TuningDb>> TuningDb::open(const std::filesystem::path& pa
                       : mode == Mode::create  ? SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE
                                               : SQLite::OPEN_READWRITE;
     auto state = std::unique_ptr<State>(new State{path, SQLite::Database(path.string(), flags, 10000)});
+    std::optional<SQLite::Transaction> one_state(std::in_place, state->db);   // another process may be making the file
     ADAMK_TRY(const int version, schema_version(state->db, path));
+    one_state.reset();
     if (mode == Mode::read_only && version != kSchemaVersion)
       return fail(Errc::bad_input, "{}: has schema version {} and {} is needed; open it once with adamk-db check, which migrates it",
                   path.string(), version, kSchemaVersion);

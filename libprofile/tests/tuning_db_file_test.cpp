@@ -3,6 +3,9 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 #include "tuning_db_fixture.h"
 
@@ -61,6 +64,23 @@ TEST_F(TuningDbTest, MissingFilesAreMadeOnlyWhenAskedTo) {
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_EQ(TuningDb::open(folder / "absent" / "x.db").error().code, Errc::io);
   EXPECT_EQ(TuningDb::open(folder).error().code, Errc::bad_input);
+}
+
+TEST_F(TuningDbTest, ManyMayMakeTheSameFileAtOnce) {
+  for (int round = 0; round < 10; ++round) {
+    const std::filesystem::path fresh = folder / fmt::format("fresh{}.db", round);
+    std::mutex mutex;
+    std::vector<std::string> failures;
+    std::vector<std::thread> openers;
+    for (int i = 0; i < 8; ++i)
+      openers.emplace_back([&] {
+        const auto db = TuningDb::open(fresh);
+        const std::lock_guard lock(mutex);
+        if (!db) failures.push_back(db.error().message);
+      });
+    for (std::thread& opener : openers) opener.join();
+    EXPECT_EQ(failures, std::vector<std::string>()) << round;
+  }
 }
 
 /// Version 1 as it was, written out: no PTX statistics, no reuse, no view.
