@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the tiny model on the stories of corpus.py and writes model.safetensors beside config.json.
 
-  train.py [--out DIR]          trains (about four minutes on one CPU core) and writes DIR/model.safetensors
+  train.py [--out DIR]          trains (about twelve minutes on one CPU core) and writes DIR/model.safetensors
   train.py --sample PROMPT      continues PROMPT greedily with the weights of DIR, in double precision
   train.py --logits PROMPT      the logits after every byte of PROMPT as JSON, in double precision
   train.py --golden             what libprofile/tests/tiny_golden.json holds: greedy texts, and logits of their first steps
@@ -142,14 +142,15 @@ def sample(c, p, prompt, count):
     return bytes(text).decode(errors="replace")
 
 
-GOLDEN_PROMPTS = ["Once upon a time there was a ", "\nLong ago", "Then her friend", "Anna and Max", "The"]
+GOLDEN_PROMPTS = ["Once upon a time there was a ", "\nLong ago", "There once was a shy frog named Ida.",
+                  "Long ago there was a funny duck named Max. Max lived in", "Anna and Max"]
 
 
 def golden(c, p):
     """Of every prompt the greedy text; of the first two also the five largest logits, their sum and their sum of squares."""
     result = []
     for number, prompt in enumerate(GOLDEN_PROMPTS):
-        text = sample(c, p, prompt, 320)
+        text = sample(c, p, prompt, c["max_position_embeddings"])
         entry = {"prompt": prompt, "text": text}
         if number < 2:
             tokens = list(text.encode())[:48]
@@ -170,7 +171,7 @@ def main():
     parser.add_argument("--logits", metavar="PROMPT")
     parser.add_argument("--golden", action="store_true")
     parser.add_argument("--count", type=int, default=512, help="bytes of --sample, prompt included")
-    parser.add_argument("--steps", type=int, default=560)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--rate", type=float, default=4e-3)
