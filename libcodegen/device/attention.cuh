@@ -24,7 +24,8 @@ __device__ __forceinline__ void unpack8(const u32 (&words)[4], float (&v)[8]) {
   }
 }
 
-// QK-norm where the model has it, then rope: element j pairs with j + head_dim / 2, which lies kActiveLanes / 2 lanes on.
+// QK-norm where the model has it, then rope: element j pairs with j + head_dim / 2. A lane's two groups of four elements each
+// lie in one half of the head, and so do their partners, in the other group of a lane when head_dim / 2 is no multiple of 8.
 template <bool kNormed>
 __device__ __forceinline__ void norm_and_rotate(const AdamkKernelParams& p, const Block& b, const u8* gains,
                                                 long long position, u32 (&words)[4]) {
@@ -45,16 +46,26 @@ __device__ __forceinline__ void norm_and_rotate(const AdamkKernelParams& p, cons
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i] *= scale * gain[i];
   }
-  const bool first_half = group_lane(b) < kActiveLanes / 2;
-  const int partner = (b.lane + (first_half ? kActiveLanes / 2 : -(kActiveLanes / 2))) & 31;
-  const float* angles = p.rope + (position * (kHeadDim / 2) + group_lane(b) % (kActiveLanes / 2) * 8) * 2;
+  constexpr int kHalf = kHeadDim / 2;
+  constexpr int kOther = kHalf / 4 % 2;   // 1: a partner lies in the other group of its lane
+  const int group_base = b.lane - group_lane(b);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint4 a = active ? load_constant_16(angles + 4 * i) : make_uint4(0, 0, 0, 0);   // cos, sin, cos, sin
-    const float low = __shfl_sync(~0u, v[2 * i], partner), high = __shfl_sync(~0u, v[2 * i + 1], partner);
+  for (int g = 0; g < 2; ++g) {
+    const int element = 8 * group_lane(b) + kOther * 4 * g;   // alike for both groups when they share a half
+    const bool first_half = element < kHalf;
+    const int pair = (first_half ? element : element - kHalf) + (1 - kOther) * 4 * g;
+    const int partner = first_half ? element + kHalf : element - kHalf;
+    const int lane = group_base + (active ? partner / 8 : group_lane(b));
+    const float* angles = p.rope + (position * kHalf + pair) * 2;
     const float sign = first_half ? -1.0f : 1.0f;
-    words[i] = pack(v[2 * i] * __uint_as_float(a.x) + sign * low * __uint_as_float(a.y),
-                    v[2 * i + 1] * __uint_as_float(a.z) + sign * high * __uint_as_float(a.w));
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint4 a = active ? load_constant_16(angles + 4 * i) : make_uint4(0, 0, 0, 0);   // cos, sin, cos, sin
+      const int from = 4 * (g ^ kOther) + 2 * i, to = 4 * g + 2 * i;
+      const float low = __shfl_sync(~0u, v[from], lane), high = __shfl_sync(~0u, v[from + 1], lane);
+      words[2 * g + i] = pack(v[to] * __uint_as_float(a.x) + sign * low * __uint_as_float(a.y),
+                              v[to + 1] * __uint_as_float(a.z) + sign * high * __uint_as_float(a.w));
+    }
   }
 }
 

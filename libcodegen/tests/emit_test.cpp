@@ -1,6 +1,8 @@
 // Emission is a pure function, and what it emits compiles for every architecture adamk names.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "adamk/codegen/kernel.h"
@@ -105,6 +107,29 @@ INSTANTIATE_TEST_SUITE_P(Archs, EveryArchTest,
                                            Arch{"l20", "compute_89"}, Arch{"h200", "sm_90a"}, Arch{"b200", "sm_100"},
                                            Arch{"rtx5090", "sm_120"}),
                          [](const ::testing::TestParamInfo<Arch>& each) { return each.param.target + "_" + each.param.arch; });
+
+class ShippedModelTest : public CompileTest, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(ShippedModelTest, DefaultPlanDoesNotSpill) {
+  const auto model = load_model(std::string(ADAMK_SOURCE_DIR) + "/examples/models/" + GetParam() + ".yaml");
+  ASSERT_TRUE(model) << model.error().message;
+  const Deployment deployment = codegen::deploy(*model);
+  const auto plan = default_plan(deployment);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto source = source_of(deployment, *plan);
+  ASSERT_TRUE(source);
+  const auto kernel = compile(*source, "sm_90a");
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->spill_bytes, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ShippedModelTest,
+                         ::testing::Values("llama-2-7b", "llama-3.2-1b", "qwen2.5-1.5b", "qwen3-1.7b"),
+                         [](const ::testing::TestParamInfo<std::string>& each) {
+                           std::string name = each.param;
+                           std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
 
 TEST_F(CompileTest, ErrorsNameTheLine) {
   const auto kernel = compile("extern \"C\" __global__ void adamk_decode() { undeclared(); }", "sm_90a");

@@ -183,9 +183,10 @@ Plan plain_plan(const Deployment& deployment, int consumer_warps, int chunk_step
   for (const StageKind kind : {StageKind::qkv, StageKind::attention, StageKind::output, StageKind::gate_up,
                                StageKind::down, StageKind::head})
     plan.stages.push_back(stage(kind));
-  // Short contexts gain nothing from more SMs per KV head than they have blocks of 64 positions.
+  // Splitting costs every reader the other splits' outputs: 75 us of 1025 for four of them on Qwen3-1.7B at position 128
+  // (docs/performance.md). From about 512 positions a split, reading the cache weighs more.
   StagePlan& attention = plan.stages[1];
-  const std::int64_t useful = std::max<std::int64_t>(1, deployment.workload.context / 64);
+  const std::int64_t useful = std::max<std::int64_t>(1, deployment.workload.context / 512);
   while (attention.kv_splits < 16 && attention.kv_splits * 2 <= useful &&
          attention.kv_splits * 2 * deployment.model.kv_heads <= target.sms)
     attention.kv_splits *= 2;
@@ -195,13 +196,13 @@ Plan plain_plan(const Deployment& deployment, int consumer_warps, int chunk_step
 }  // namespace
 
 Result<Plan> default_plan(const Deployment& deployment) {
-  // The fewest padded bytes decides between warp counts, more warps (the faster choice where bytes tie) first; then the
-  // widest chunk of at most 32 KB that still leaves six ring stages (design measurements: 64 KB in flight).
+  // The fewest padded bytes decides between warp counts, where they tie eight (967 us against 1025 with 16 on Qwen3-1.7B,
+  // docs/performance.md); then the widest chunk that still leaves six ring stages, 64 KB of them in flight.
   const Plan* best = nullptr;
   Plan candidate, chosen;
   std::int64_t best_bytes = 0;
   tl::unexpected<Error> last = fail(Errc::infeasible, "no plan fits");
-  for (const int warps : {16, 8, 4}) {
+  for (const int warps : {8, 16, 4}) {
     for (const int steps : {4, 2, 1}) {
       candidate = plain_plan(deployment, warps, steps);
       const std::int64_t stage_bytes = std::int64_t{512} * warps * steps;

@@ -47,6 +47,7 @@ std::vector<Case> cases() {
       {"qkv_bias", small_model("qwen2", 3, 160, 10, 2, 16, 304, 515), WeightsFormat::bf16, 8},
       {"mqa", small_model("llama", 2, 128, 8, 1, 32, 256, 333), WeightsFormat::fp16, 6},
       {"mha_wide_head", small_model("llama", 2, 256, 3, 3, 80, 320, 400), WeightsFormat::bf16, 6},
+      {"head_24", small_model("qwen3", 2, 96, 4, 2, 24, 160, 300), WeightsFormat::bf16, 4},   // half a head ends inside a lane
       {"head_256", small_model("llama", 2, 256, 2, 1, 256, 320, 400), WeightsFormat::bf16, 4},
       {"all_biases", biased, WeightsFormat::bf16, 6},
       {"llama3_rope", scaled, WeightsFormat::fp16, 6},
