@@ -234,8 +234,8 @@ Knobs make_knobs(const Space& space) {
   knobs.ring_fractions = {1.0, 0.75, 0.5};
   knobs.window_bytes = {64 << 10, 48 << 10, 32 << 10, 96 << 10, 0};
   knobs.paces = {0};
-  // A little faster than the fair share is best: too slow costs more than too fast (design measurements, `pace`).
-  for (const double factor : {1.10, 1.05, 1.0}) {
+  // Faster than the fair share is best (1.14 to 1.2 of it on an H200, docs/performance.md), too slow costs more than too fast.
+  for (const double factor : {1.17, 1.10, 1.0}) {
     const int clocks = static_cast<int>(std::lround(space.fair_share_clocks / factor));
     if (clocks > 0 && clocks != knobs.paces.back()) knobs.paces.push_back(clocks);
   }
