@@ -108,6 +108,20 @@ INSTANTIATE_TEST_SUITE_P(Archs, EveryArchTest,
                                            Arch{"rtx5090", "sm_120"}),
                          [](const ::testing::TestParamInfo<Arch>& each) { return each.param.target + "_" + each.param.arch; });
 
+// What a source says about the target is numbers; how its copies are made, the architecture it is compiled for decides.
+TEST_F(CompileTest, OneSourceServesEveryArchitecture) {
+  const Deployment deployment = codegen::deploy(codegen::ragged_model(), "l20");
+  const auto plan = default_plan(deployment);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto source = source_of(deployment, *plan);
+  ASSERT_TRUE(source);
+  for (const char* arch : {"compute_80", "compute_86", "compute_89", "compute_90a", "compute_100", "compute_120"}) {
+    const auto kernel = compile(*source, arch);
+    ASSERT_TRUE(kernel) << arch << ": " << kernel.error().message;
+    EXPECT_NE(kernel->ptx.find(".entry adamk_decode"), std::string::npos) << arch;
+  }
+}
+
 class ShippedModelTest : public CompileTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(ShippedModelTest, DefaultPlanDoesNotSpill) {

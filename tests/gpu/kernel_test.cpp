@@ -164,6 +164,30 @@ TEST_F(VariantTest, CodeForOlderArchitectures) {
   }
 }
 
+// Far into a long context: default splits, one and sixteen, and attention recomputed by its readers.
+TEST_F(VariantTest, LongContext) {
+  const Deployment deployment = deploy(model_, 4096);
+  const auto weights = Weights::random(model_, WeightsFormat::bf16, 3);
+  ASSERT_TRUE(weights);
+  const auto plan = default_plan(deployment);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_GT(plan->stage(StageKind::attention).kv_splits, 1);
+  VerifyOptions options = thorough();
+  options.positions = {0, 511, 2048, 4095};
+  expect_correct(deployment, *plan, *weights, options);
+  for (const int splits : {1, 16}) {
+    Plan other = *plan;
+    for (StagePlan& each : other.stages)
+      if (each.kind == StageKind::attention) each.kv_splits = splits;
+    expect_correct(deployment, other, *weights, options);
+  }
+  Plan fused = *plan;
+  fused.consumer_warps = 8;
+  std::erase_if(fused.stages, [](const StagePlan& each) { return each.kind == StageKind::attention; });
+  for (StagePlan& each : fused.stages) each.fused_attention = each.kind == StageKind::output;
+  expect_correct(deployment, fused, *weights, options);
+}
+
 // Sums are added in a fixed order: equal inputs give equal bits, launch after launch and however tokens are split into launches.
 TEST_F(VariantTest, BitsDoNotDependOnTiming) {
   const Deployment deployment = deploy(model_, 256);
