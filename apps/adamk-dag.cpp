@@ -133,7 +133,7 @@ void add_build(Command& command, BuildFlags& flags) {
       ->check(CLI::PositiveNumber);
   build.add_option("--steps-per-launch", flags.steps_per_launch, "Most tokens one launch decodes")->capture_default_str();
   build.add_option("--random-weights", flags.random_seed, "Record that weights are made from this seed, not loaded")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::uint64_t{0}, largest_seed));
   build.add_option("--plan", flags.plan, "Store this plan and its tile DAG too");
   build.add_flag("--tiles", flags.tiles, "Store the default plan and its tile DAG too");
   build.add_option("-o,--output", flags.output, "File to write")->required();

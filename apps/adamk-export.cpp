@@ -57,7 +57,7 @@ Result<ChosenPlan> plan_from_database(const ExportFlags& flags, const Deployment
     note(options, fmt::format("the plan was measured on {} (sm_{}), the target is {} (sm_{})", row->device.name,
                               row->device.sm, deployment.target.name, deployment.target.sm));
   }
-  ChosenPlan chosen{row->plan, fmt::format("{} of {}", to_string(row->method), row->device.name), std::nullopt};
+  ChosenPlan chosen{row->plan, fmt::format("best on {}", row->device.name), std::nullopt};
   if (row->method != Method::simulated && row->verified) chosen.measured = measured_to_json(*row);
   return chosen;
 }

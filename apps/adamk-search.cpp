@@ -240,7 +240,9 @@ void add_common(CLI::App& app, SearchFlags& flags) {
   app.add_option("dag", flags.dag, "DAG file that adamk-dag build wrote")->required();
   app.add_option("--db", flags.database, "Tuning database; made when missing")->required();
   app.add_flag("--simulate", flags.simulate, "Ask the cost model instead of a GPU; nothing is compiled or run");
-  app.add_option("--seed", flags.seed, "Of every random choice")->capture_default_str();
+  app.add_option("--seed", flags.seed, "Of every random choice")
+      ->check(CLI::Range(std::uint64_t{0}, largest_seed))
+      ->capture_default_str();
   add_weights_flags(app, flags.weights);
   app.add_option("--device", flags.device, "Index of the GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--compile-workers", flags.compile_workers, "Compilations at once (default: half of the cores, at most 8)")

@@ -79,7 +79,7 @@ CREATE TABLE verdicts (
   positions   INTEGER NOT NULL,        -- positions whose logits were compared
   tokens      INTEGER NOT NULL,        -- greedy tokens compared
   near_ties   INTEGER NOT NULL,
-  max_error   REAL NOT NULL,           -- largest |logit - reference|
+  max_error   REAL NOT NULL,           -- of the logits: relative L2, the worst step
   tolerance   REAL NOT NULL
 ) STRICT;
 

@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +15,9 @@
 #include "common/table.h"
 
 namespace adamk {
+
+/// Of every flag that takes a seed: JSON files and SQLite keep signed 64-bit integers.
+inline constexpr std::uint64_t largest_seed = std::numeric_limits<std::int64_t>::max();
 
 /// Flags that every subcommand takes.
 struct CommonOptions {

@@ -4,13 +4,17 @@
 #include <filesystem>
 #include <string_view>
 
+#include "common/command.h"
+
 namespace adamk {
 
 std::string WeightsFlags::origin() const { return seed ? fmt::format("random {}", *seed) : "checkpoint"; }
 
 void add_weights_flags(CLI::App& app, WeightsFlags& flags) {
   CLI::Option* folder = app.add_option("--model", flags.folder, "Hugging Face folder to take the weights from");
-  app.add_option("--random-weights", flags.seed, "Reproducible random weights of this seed")->excludes(folder);
+  app.add_option("--random-weights", flags.seed, "Reproducible random weights of this seed")
+      ->check(CLI::Range(std::uint64_t{0}, largest_seed))
+      ->excludes(folder);
 }
 
 WeightsFlags flags_of_origin(const std::string& origin) {
