@@ -74,7 +74,7 @@ TEST(Command, ErrorsBecomeTheDocumentedExitStatus) {
                                                       {Errc::machine, 3},      {Errc::interrupted, 130}};
   for (const auto& [code, status] : expected) {
     Command command("adamk-x", "test");
-    command.add("go", "go", [code = code] { return Result<void>(tl::unexpected<Error>(Error{code, "no"})); });
+    command.add("go", "go", [failure = code] { return Result<void>(tl::unexpected<Error>(Error{failure, "no"})); });
     testing::internal::CaptureStderr();
     EXPECT_EQ(run(command, {"go"}), status);
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "adamk-x: error: no\n");
