@@ -60,7 +60,7 @@ Result<void> check_workload(const Workload& workload, const Model& model) {
   }
   if (model.sliding_window && workload.context > *model.sliding_window) {
     return fail(Errc::unsupported,
-                "context {} is beyond the model's sliding window of {}, which is not implemented; ask for at most {}",
+                "context {} is beyond the model's sliding window of {}, and kernels attend to every earlier position; ask for at most {}",
                 workload.context, *model.sliding_window, *model.sliding_window);
   }
   return {};

@@ -38,8 +38,6 @@ class DagBuilder {
     }
     add_open_edges();
     add_closed_edges();
-    std::vector<int> path;
-    extend_paths(0, path);
   }
 
  private:
@@ -142,19 +140,6 @@ class DagBuilder {
     close("argmax alone", argmax, argmax, "dominated: follows from the head without argmax");
   }
 
-  void extend_paths(int at, std::vector<int>& path) {
-    if (at + 1 == static_cast<int>(space_.nodes.size())) {
-      space_.paths.push_back(path);
-      return;
-    }
-    for (std::size_t i = 0; i < space_.edges.size(); ++i) {
-      if (!space_.edges[i].open() || space_.edges[i].from != at) continue;
-      path.push_back(static_cast<int>(i));
-      extend_paths(space_.edges[i].to, path);
-      path.pop_back();
-    }
-  }
-
   Space& space_;
   const Model& model_;
   std::vector<OperatorKind> operators_;
@@ -243,16 +228,25 @@ Knobs make_knobs(const Space& space) {
   return knobs;
 }
 
-/// An edge whose every variant is ruled out is ruled out itself, and with it the paths over it.
+/// An edge whose every variant is ruled out is ruled out itself.
 void close_edges_without_variants(Space& space) {
   for (SpaceEdge& edge : space.edges) {
     if (edge.open() && edge.open_variants().empty())
       edge.reason = edge.variants.empty() ? "no variant" : "no variant fits: " + edge.variants.front().reason;
   }
-  std::erase_if(space.paths, [&](const std::vector<int>& path) {
-    return std::any_of(path.begin(), path.end(),
-                       [&](int edge) { return !space.edges[static_cast<std::size_t>(edge)].open(); });
-  });
+}
+
+void extend_paths(Space& space, int at, std::vector<int>& path) {
+  if (at + 1 == static_cast<int>(space.nodes.size())) {
+    space.paths.push_back(path);
+    return;
+  }
+  for (std::size_t i = 0; i < space.edges.size(); ++i) {
+    if (!space.edges[i].open() || space.edges[i].from != at) continue;
+    path.push_back(static_cast<int>(i));
+    extend_paths(space, space.edges[i].to, path);
+    path.pop_back();
+  }
 }
 
 }  // namespace
@@ -290,6 +284,8 @@ Result<Space> make_space(const Deployment& deployment) {
   space.knobs = make_knobs(space);
   rule_out_variants(space);
   close_edges_without_variants(space);
+  std::vector<int> path;
+  extend_paths(space, 0, path);
   space.memory = plans::memory_table(deployment, space.knobs);
   return space;
 }

@@ -1,5 +1,5 @@
 // Model: the shapes and conventions of a dense decoder, from a Hugging Face config.json or a YAML description.
-// Import refuses whatever would change the result and is not implemented; it never ignores such a key.
+// Import refuses by key whatever would change the result beyond what is listed here; it never ignores such a key.
 #pragma once
 
 #include <cstdint>
