@@ -6,7 +6,6 @@
 
 constexpr int kPositions = 32 / kGroupLanes;
 constexpr int kActiveLanes = kHeadDim / 8;
-constexpr int kAhead = 1;    // positions a lane group loads ahead
 
 // kHeads query heads that share a KV head, in the base 2: scores are scaled by log2(e) / sqrt(head_dim).
 template <int kPassHeads>
@@ -143,16 +142,12 @@ __device__ __forceinline__ void attend(const AdamkKernelParams& p, const Block& 
   const int last = static_cast<int>(position);   // positions fit 32 bits, their addresses do not
 
   int at_position = (share.first_unit + group) * kSplits + share.split;
-  uint4 key[kAhead], value[kAhead];
+  uint4 key, value;
   const auto load = [&] {
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int ahead = at_position + i * (kStride * kSplits);
-      key[i] = value[i] = make_uint4(0, 0, 0, 0);
-      if (active && ahead < last) {
-        key[i] = load_kv_16(keys + static_cast<long long>(ahead) * (2 * kHeadDim));
-        value[i] = load_kv_16(keys + (kContext + ahead) * (2 * kHeadDim));
-      }
+    key = value = make_uint4(0, 0, 0, 0);
+    if (active && at_position < last) {
+      key = load_kv_16(keys + static_cast<long long>(at_position) * (2 * kHeadDim));
+      value = load_kv_16(keys + (kContext + at_position) * (2 * kHeadDim));
     }
   };
   load();   // the cache does not depend on this token: in flight while the queries are waited for
@@ -184,10 +179,8 @@ __device__ __forceinline__ void attend(const AdamkKernelParams& p, const Block& 
   }
 #pragma unroll 1
   while (at_position - group * kSplits < last) {   // the same for all lane groups
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i)
-      attend_position<kPassHeads>(queries, key[i], value[i], at_position + i * (kStride * kSplits) < last, s);
-    at_position += kAhead * kStride * kSplits;
+    attend_position<kPassHeads>(queries, key, value, at_position < last, s);
+    at_position += kStride * kSplits;
     load();
   }
   merge_groups<kPassHeads>(s);

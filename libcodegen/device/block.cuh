@@ -88,6 +88,13 @@ __device__ __noinline__ void drain_and_leave(u32 tail_slot, u32 tail_parity, u32
   leave();
 }
 
+// Pacing: one piece of at most 8 KB every kPace clocks keeps the memory queue short; late pieces do not bunch up.
+__device__ __forceinline__ void await_turn(Loader& loader) {
+  long long now = clock64();
+  while (now < loader.next_copy) now = clock64();
+  loader.next_copy = (loader.next_copy + 2 * kPace < now ? now - kPace : loader.next_copy) + kPace;
+}
+
 __device__ __forceinline__ void fill(const AdamkKernelParams& p, const Block& b, Loader& loader, const u8* from,
                                      u32 bytes, At at) {
   if (loader.in_flight == kWindow) {
@@ -105,22 +112,15 @@ __device__ __forceinline__ void fill(const AdamkKernelParams& p, const Block& b,
   if constexpr (kPace == 0) {
     bulk_copy(to, from, bytes, full, loader.policy);
   } else {
-    // Pacing: one piece of at most 8 KB every kPace clocks keeps the memory queue short; late pieces do not bunch up.
     for (u32 at_byte = 0; at_byte < bytes; at_byte += 8192) {
-      long long now = clock64();
-      while (now < loader.next_copy) now = clock64();
-      loader.next_copy = (loader.next_copy + 2 * kPace < now ? now - kPace : loader.next_copy) + kPace;
+      await_turn(loader);
       bulk_copy(to + at_byte, from + at_byte, bytes - at_byte < 8192u ? bytes - at_byte : 8192u, full, loader.policy);
     }
   }
 #else
   for (u32 at_byte = 16u * b.lane; at_byte < bytes; at_byte += 512) {
     if constexpr (kPace > 0) {
-      if ((at_byte & 8191u) < 512u) {
-        long long now = clock64();
-        while (now < loader.next_copy) now = clock64();
-        loader.next_copy = (loader.next_copy + 2 * kPace < now ? now - kPace : loader.next_copy) + kPace;
-      }
+      if ((at_byte & 8191u) < 512u) await_turn(loader);
     }
     async_copy_16(to + at_byte, from + at_byte, loader.policy);
   }

@@ -142,28 +142,16 @@ __device__ __forceinline__ void receive_splits(const AdamkKernelParams& p, const
   }
 }
 
-// A row of the embedding table: the first layer's input, known to every SM once the token is.
+// This lane's columns of a constant row: norm gains, loaded before the activations are waited for, or the embedding of the
+// step's token, which is the first layer's input.
 template <class S>
-__device__ __forceinline__ void read_embedding(const AdamkKernelParams& p, const Block& b, int token, Inputs<S>& x) {
-  const u8* row = static_cast<const u8*>(p.embedding) + 2ll * token * kHidden;
+__device__ __forceinline__ void load_columns(const Block& b, const u8* row, Inputs<S>& x) {
 #pragma unroll
   for (int i = 0; i < Inputs<S>::kRounds; ++i) {
     uint2 v = make_uint2(0, 0);
     if (column_exists<S>(b, i)) v = load_constant_8(row + 2 * column_of<S>(b, i));
     x.words[2 * i] = v.x;
     x.words[2 * i + 1] = v.y;
-  }
-}
-
-// The gains of a norm for this lane's columns; loaded before the activations are waited for.
-template <class S>
-__device__ __forceinline__ void load_gains(const Block& b, const u8* gains, Inputs<S>& g) {
-#pragma unroll
-  for (int i = 0; i < Inputs<S>::kRounds; ++i) {
-    uint2 v = make_uint2(0, 0);
-    if (column_exists<S>(b, i)) v = load_constant_8(gains + 2 * column_of<S>(b, i));
-    g.words[2 * i] = v.x;
-    g.words[2 * i + 1] = v.y;
   }
 }
 

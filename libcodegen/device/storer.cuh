@@ -7,7 +7,7 @@ struct Storer {
   float norm_scale = 1.0f;   // 1 / rms of the current stage's input
 };
 
-__device__ __forceinline__ float* residual_rows(const Block& b) {
+__device__ __forceinline__ float* residual_rows() {
   return reinterpret_cast<float*>(shared_memory + kResidualOffset);
 }
 
@@ -64,7 +64,7 @@ __device__ __forceinline__ void begin_residual(const AdamkKernelParams& p, const
   const int first = first_tile<Output>() * Output::kTileRows;
   const int rows = tile_count<Output>() * Output::kTileRows;
   for (int i = b.lane; i < rows; i += 32)
-    residual_rows(b)[i] = first + i < kHidden ? constant_value(row, first + i) : 0.0f;
+    residual_rows()[i] = first + i < kHidden ? constant_value(row, first + i) : 0.0f;
   if (needs_norm) {
     float squares = 0.0f;
     for (int i = 2 * b.lane; i < kHidden; i += 64) {
@@ -116,7 +116,7 @@ __device__ __forceinline__ void store_residual(const AdamkKernelParams& p, const
     const int row = (first + tile) * S::kTileRows + lane_row;
     const bool valid = b.lane < S::kTileRows && row < S::kRows;
     const float add = bias != nullptr && row < S::kRows ? constant_value(bias, row) : 0.0f;
-    float* owned = residual_rows(b) + tile * S::kTileRows + lane_row;
+    float* owned = residual_rows() + tile * S::kTileRows + lane_row;
     float v = tile_sum<S>(p, b, s, false, at);
     v += *owned + add;
     __syncwarp();

@@ -201,8 +201,8 @@ void write_consumer(Writer& w, const Emission& e) {
     const int token = take_token(p, b, token_parity, at);
     const long long position = p.position + step;
     Inputs<Qkv> x, gains;
-    load_gains<Qkv>(b, small + kAttentionNorm, gains);
-    read_embedding<Qkv>(p, b, token, x);
+    load_columns<Qkv>(b, small + kAttentionNorm, gains);
+    load_columns<Qkv>(b, static_cast<const u8*>(p.embedding) + 2ll * token * kHidden, x);
     float squares = apply_gains<Qkv>(x, gains);
 #pragma unroll 1
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -227,7 +227,7 @@ void write_consumer(Writer& w, const Emission& e) {
   w.raw(R"(      b.forget();
       if (tile_count<GateUp>() > 0) {
         Inputs<GateUp> y, g;
-        load_gains<GateUp>(b, small + kMlpNorm + 2ll * layer * kHidden, g);
+        load_columns<GateUp>(b, small + kMlpNorm + 2ll * layer * kHidden, g);
         receive_inputs<GateUp, FromOutput>(p, b, c, tag, y, at);
         const float y_squares = apply_gains<GateUp>(y, g);
         multiply<GateUp>(p, b, c, y.words, y_squares, at);
@@ -240,7 +240,7 @@ void write_consumer(Writer& w, const Emission& e) {
       }
       b.forget();
       // The residual stream for the next layer, or for the head behind the last; entry kLayers is the final norm.
-      load_gains<Qkv>(b, small + kAttentionNorm + 2ll * (layer + 1) * kHidden, gains);
+      load_columns<Qkv>(b, small + kAttentionNorm + 2ll * (layer + 1) * kHidden, gains);
       if (layer + 1 < kLayers ? tile_count<Qkv>() > 0 : tile_count<Head>() > 0) {
         receive_inputs<Qkv, FromDown>(p, b, c, tag, x, at);
         squares = apply_gains<Qkv>(x, gains);
@@ -310,9 +310,8 @@ __device__ __forceinline__ void run_control(const AdamkKernelParams& p, const Bl
     if (step < p.given_count) token = p.given[step];
     hand_over_token(p, b, token, taken_parity, at);
     at.role = kController;)");
-  const bool plain = e.input(StageKind::qkv) != Exchange::tagged || e.input(e.attention_reader()) != Exchange::tagged ||
-                     e.input(StageKind::output) != Exchange::tagged ||
-                     e.input(StageKind::gate_up) != Exchange::tagged || e.input(StageKind::down) != Exchange::tagged;
+  const bool plain = std::any_of(e.plan.stages.begin(), e.plan.stages.end(),
+                                 [](const StagePlan& stage) { return stage.input != Exchange::tagged; });
   if (plain) {
     w.raw(R"(#pragma unroll 1
     for (int layer = 0; layer < kLayers; ++layer) {

@@ -9,7 +9,6 @@
 namespace adamk {
 namespace {
 
-
 std::span<const Half> row_of(std::span<const Half> matrix, int row, int k) {
   return matrix.subspan(static_cast<std::size_t>(row) * k, k);
 }
