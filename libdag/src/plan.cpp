@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "adamk/base/hash.h"
+#include "adamk/base/names.h"
 #include "adamk/dag/schedule.h"
 
 namespace adamk {
@@ -17,22 +18,11 @@ constexpr std::array kExchangeNames{std::pair{Exchange::tagged, "tagged"}, std::
                                     std::pair{Exchange::barrier, "barrier"}};
 constexpr std::array kNormNames{std::pair{NormMode::recompute, "recompute"}, std::pair{NormMode::exchange, "exchange"}};
 
-template <class Names, class Enum>
-std::string_view name_of(const Names& names, Enum value) {
-  for (const auto& [candidate, name] : names)
-    if (candidate == value) return name;
-  return "?";
-}
-
 template <class Enum, class Names>
 Result<Enum> parse_name(const Names& names, const JsonView& view) {
   ADAMK_TRY(const std::string text, view.text());
-  std::string known;
-  for (const auto& [value, name] : names) {
-    if (text == name) return value;
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  return tl::unexpected(view.error(Errc::bad_input, fmt::format("unknown '{}'; one of {}", text, known)));
+  if (const auto value = value_of<Enum>(names, text)) return *value;
+  return tl::unexpected(view.error(Errc::bad_input, fmt::format("unknown '{}'; one of {}", text, listed(names))));
 }
 
 bool has_norm(StageKind kind) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "adamk/base/hash.h"
+#include "adamk/base/names.h"
 
 namespace adamk {
 
@@ -23,21 +24,10 @@ constexpr std::array kStatuses{std::pair{Status::ok, "ok"},
 constexpr std::array kMethods{std::pair{Method::simulated, "simulated"}, std::pair{Method::cupti, "cupti"},
                               std::pair{Method::events, "events"}};
 
-template <class Names, class Enum>
-std::string_view name_of(const Names& names, Enum value) {
-  for (const auto& [candidate, name] : names)
-    if (candidate == value) return name;
-  return "?";
-}
-
 template <class Enum, class Names>
 Result<Enum> parse(const Names& names, std::string_view text, std::string_view what) {
-  std::string known;
-  for (const auto& [value, name] : names) {
-    if (text == name) return value;
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  return fail(Errc::bad_input, "'{}' is no {}; one of {}", text, what, known);
+  if (const auto value = value_of<Enum>(names, text)) return *value;
+  return fail(Errc::bad_input, "'{}' is no {}; one of {}", text, what, listed(names));
 }
 
 }  // namespace
