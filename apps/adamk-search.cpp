@@ -66,6 +66,7 @@ Result<Bench> make_bench(const SearchFlags& flags, const DagFile& dag, const Com
                 evaluator.error().message);
   }
   ADAMK_TRY(std::string identity, weights_identity(dag.deployment, source));
+  note(common, fmt::format("{}; isolation of candidates: {}", (*evaluator)->device().name, (*evaluator)->isolation()));
   return Bench{std::move(*evaluator), std::move(identity)};
 }
 
@@ -118,9 +119,15 @@ Result<std::vector<CandidateRow>> rows_of_run(TuningDb& database, const Evaluato
   return database.top(filter);
 }
 
+/// How the process that ran candidates was confined; null where none of their code was run.
+Json isolation_to_json(const Evaluator& evaluator) {
+  const std::string isolation = evaluator.isolation();
+  return isolation.empty() ? Json() : Json(isolation);
+}
+
 /// Prints what there is; then an Error where the answer is no (nothing was sound) or came early (interrupted).
 Result<void> report_run(const SearchFlags& flags, const SearchOutcome& outcome, const std::vector<CandidateRow>& rows,
-                        const CommonOptions& options) {
+                        const Evaluator& evaluator, const CommonOptions& options) {
   const RunRecord& run = outcome.run;
   int tried = 0;
   for (const auto& [status, count] : run.counts) tried += count;
@@ -133,6 +140,7 @@ Result<void> report_run(const SearchFlags& flags, const SearchOutcome& outcome, 
                                 {"tried", tried},
                                 {"known_before", outcome.reused},
                                 {"counts", Json(run.counts)},
+                                {"isolation", outcome.repeated ? Json() : isolation_to_json(evaluator)},
                                 {"best", best != nullptr ? views::candidate_to_json(*best) : Json()}}));
   } else {
     const std::string why = run.state == RunState::completed ? " (" + run.ended_by + ")" : "";
@@ -164,7 +172,7 @@ Result<void> run_run(const SearchFlags& flags, const CommonOptions& options) {
     note(options, "this run was completed before, so its result is shown; another --seed or --budget searches further");
   ADAMK_TRY(const std::vector<CandidateRow> rows, rows_of_run(*database, *bench.evaluator, outcome.run.id));
   if (!flags.output.empty() && outcome.best) ADAMK_CHECK(write_json(flags.output, plan_to_json(*outcome.best)));
-  return report_run(flags, outcome, rows, options);
+  return report_run(flags, outcome, rows, *bench.evaluator, options);
 }
 
 /// What the user states: files (of a plan, or of a DAG that holds one) are read before the database is touched, hashes or
@@ -204,8 +212,12 @@ Result<void> run_eval(const SearchFlags& flags, const CommonOptions& options) {
   if (outcome.repeated || outcome.reused > 0)
     note(options, "records that were there already are shown; they were not made again");
   ADAMK_TRY(const std::vector<CandidateRow> rows, rows_of_run(*database, *bench.evaluator, outcome.run.id));
-  ADAMK_CHECK(options.json ? print_json(views::candidates_to_json(rows)) : print_table(views::candidates_table(rows),
-                                                                                       TableFormat::text, options));
+  Json listed = views::candidates_to_json(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    // Known for what ran just now; records do not keep it.
+    listed[i]["isolation"] = outcome.repeated || rows[i].reused ? Json() : isolation_to_json(*bench.evaluator);
+  }
+  ADAMK_CHECK(options.json ? print_json(listed) : print_table(views::candidates_table(rows), TableFormat::text, options));
   if (outcome.run.state == RunState::interrupted)
     return fail(Errc::interrupted, "stopped after {} of {} plans; everything finished is in {}, and the same command goes on",
                 rows.size(), plans.size(), flags.database);

@@ -23,7 +23,7 @@ PreparedCandidate ended(Status status, std::string message) {
 CompilePool::CompilePool(Options options, const Deployment& deployment, const std::vector<const Schedule*>& schedules)
     : options_(std::move(options)), deployment_(deployment), schedules_(schedules), done_(schedules.size()) {
   const std::size_t threads = std::min(schedules_.size(), static_cast<std::size_t>(std::max(1, options_.workers)));
-  for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
 }
 
 CompilePool::~CompilePool() {
@@ -43,11 +43,15 @@ std::optional<std::size_t> CompilePool::next() {
   return started_++;
 }
 
-void CompilePool::work() {
-  // Started by this thread, and ends with it.
-  std::optional<WorkerProcess> worker;
+void CompilePool::work(std::size_t thread) {
+  // The worker is started by this thread, and ends with it.
+  Compiler compiler;
+  const auto folder = make_worker_folder(options_.folder, fmt::format("compile-{}", thread));
+  if (folder) compiler.folder = *folder;
   while (const std::optional<std::size_t> i = next()) {
-    PreparedCandidate candidate = prepare(*i, worker);
+    PreparedCandidate candidate;
+    if (folder) candidate = prepare(*i, compiler);
+    else candidate.fatal = folder.error();
     const std::lock_guard lock(mutex_);
     done_[*i] = std::move(candidate);
     changed_.notify_all();
@@ -69,7 +73,7 @@ std::optional<PreparedCandidate> CompilePool::take(std::size_t i, const std::fun
   return std::exchange(done_[i], std::nullopt);
 }
 
-PreparedCandidate CompilePool::prepare(std::size_t i, std::optional<WorkerProcess>& worker) {
+PreparedCandidate CompilePool::prepare(std::size_t i, Compiler& compiler) {
   const Schedule& schedule = *schedules_[i];
   const Certificate certificate = validate(make_tile_dag(deployment_, schedule), deployment_);
   if (!certificate.ok) return ended(Status::rejected, fmt::format("{}: {}", certificate.failed, certificate.counterexample));
@@ -81,24 +85,25 @@ PreparedCandidate CompilePool::prepare(std::size_t i, std::optional<WorkerProces
     candidate.fatal = written.error();
     return candidate;
   }
-  PreparedCandidate candidate = compile(i, source_file.string(), worker);
+  PreparedCandidate candidate = compile(i, source_file.string(), compiler);
   candidate.certificate = hash_hex(certificate_to_json(certificate).dump());
   std::error_code ignored;
   std::filesystem::remove(source_file, ignored);
   return candidate;
 }
 
-PreparedCandidate CompilePool::compile(std::size_t i, const std::string& source_file, std::optional<WorkerProcess>& worker) {
+PreparedCandidate CompilePool::compile(std::size_t i, const std::string& source_file, Compiler& compiler) {
   PreparedCandidate candidate;
+  std::optional<WorkerProcess>& worker = compiler.worker;
   if (!worker || !worker->alive()) {
-    auto started = WorkerProcess::start(options_.command);
+    auto started = WorkerProcess::start(with_scratch(options_.command, compiler.folder));
     if (!started) {
       candidate.fatal = started.error();
       return candidate;
     }
     worker = std::move(*started);
   }
-  const std::string image_file = (options_.folder / fmt::format("{}.image", schedules_[i]->plan.hash())).string();
+  const std::string image_file = fmt::format("{}/{}.image", compiler.folder, schedules_[i]->plan.hash());
   const Json request = {{"do", "compile"},
                         {"source_file", source_file},
                         {"arch", deployment_.target.arch()},
@@ -120,6 +125,7 @@ PreparedCandidate CompilePool::compile(std::size_t i, const std::string& source_
   auto compiled = compiled_from_json(JsonView(*value, "worker"));
   if (!compiled) return ended(Status::crashed, compiled.error().message);
   candidate.compiled = std::move(*compiled);
+  candidate.compiled.image_file = image_file;   // never a path that a worker names: it is read, and removed in the end
   return candidate;
 }
 

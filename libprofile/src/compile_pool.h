@@ -33,7 +33,7 @@ class CompilePool {
     std::vector<std::string> command;   // of a worker
     int workers = 1;
     double deadline_seconds = 180;
-    std::filesystem::path folder;       // for sources and images
+    std::filesystem::path folder;       // for sources, and folders the workers write images to
   };
 
   /// Begins at once, in order, never more than a few candidates ahead of what was taken. `deployment` and `schedules` must
@@ -47,10 +47,15 @@ class CompilePool {
   std::optional<PreparedCandidate> take(std::size_t i, const std::function<bool()>& stop);
 
  private:
-  void work();
+  void work(std::size_t thread);
   std::optional<std::size_t> next();
-  PreparedCandidate prepare(std::size_t i, std::optional<WorkerProcess>& worker);
-  PreparedCandidate compile(std::size_t i, const std::string& source_file, std::optional<WorkerProcess>& worker);
+  /// A worker that is started when there is none, and the one folder it can write to.
+  struct Compiler {
+    std::string folder;
+    std::optional<WorkerProcess> worker;
+  };
+  PreparedCandidate prepare(std::size_t i, Compiler& compiler);
+  PreparedCandidate compile(std::size_t i, const std::string& source_file, Compiler& compiler);
 
   Options options_;
   const Deployment& deployment_;

@@ -71,6 +71,7 @@ struct DeviceEvaluator::State {
   std::optional<WorkerProcess> worker;
   DeviceIdentity identity;
   Method method = Method::events;
+  std::string isolation;
   std::string opened;          // key of the deployment the worker holds; empty: none
   int restarts = 0;
   int failed_in_a_row = 0;     // restarts since a candidate was last evaluated to its end
@@ -96,7 +97,8 @@ Result<Json> DeviceEvaluator::State::must(const Json& request, double seconds, c
 Result<void> DeviceEvaluator::State::start_worker() {
   worker.reset();
   opened.clear();
-  ADAMK_TRY(WorkerProcess started, WorkerProcess::start(options.worker_command));
+  ADAMK_TRY(const std::string folder, make_worker_folder(scratch.path(), "gpu"));
+  ADAMK_TRY(WorkerProcess started, WorkerProcess::start(with_scratch(options.worker_command, folder)));
   worker = std::move(started);
   ADAMK_TRY(const Json answer, must({{"do", "device"}, {"device", options.device}}, device_seconds, "opening the GPU"));
   const JsonView view(answer, "worker");
@@ -105,6 +107,8 @@ Result<void> DeviceEvaluator::State::start_worker() {
   ADAMK_TRY(const JsonView method_view, view.at("method"));
   ADAMK_TRY(const std::string method_text, method_view.text());
   ADAMK_TRY(method, parse_method(method_text));
+  ADAMK_TRY(const JsonView isolation_view, view.at("isolation"));
+  ADAMK_TRY(isolation, isolation_view.text());
   return {};
 }
 
@@ -200,6 +204,7 @@ DeviceEvaluator::DeviceEvaluator(std::unique_ptr<State> state) : state_(std::mov
 DeviceEvaluator::~DeviceEvaluator() = default;
 const DeviceIdentity& DeviceEvaluator::device() const { return state_->identity; }
 Method DeviceEvaluator::method() const { return state_->method; }
+std::string DeviceEvaluator::isolation() const { return state_->isolation; }
 int DeviceEvaluator::restarts() const { return state_->restarts; }
 
 Result<std::unique_ptr<DeviceEvaluator>> DeviceEvaluator::create(DeviceEvaluatorOptions options) {

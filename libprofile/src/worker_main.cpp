@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "adamk/profile/device_evaluator.h"
+#include "worker_isolation.h"
 #include "worker_process.h"
 #include "worker_protocol.h"
 #include "worker_session.h"
@@ -42,11 +43,12 @@ bool write_all(int channel, std::string_view text) {
 
 }  // namespace
 
-int serve_worker(int channel) {
-  WorkerSession session;
+int serve_worker(int channel, const Result<std::string>& isolation) {
+  WorkerSession session(isolation.value_or(""));
   std::string pending;
   while (const std::optional<std::string> line = read_line(channel, pending)) {
     Result<Json> request = parse_json(*line, "request");
+    if (!isolation) request = tl::unexpected(isolation.error());   // nothing is done unconfined
     const Result<Json> answer = request ? session.answer(*request) : request;
     if (!write_all(channel, reply_to_json(answer).dump() + "\n")) return 1;
   }
@@ -54,8 +56,8 @@ int serve_worker(int channel) {
 }
 
 std::optional<int> run_worker_if_asked(int argc, const char* const* argv) {
-  if (argc != 2 || std::strcmp(argv[1], worker_argument) != 0) return std::nullopt;
-  return serve_worker(WorkerProcess::channel);
+  if (argc != 3 || std::strcmp(argv[1], worker_argument) != 0) return std::nullopt;
+  return serve_worker(WorkerProcess::channel, isolate_worker(argv[2]));
 }
 
 }  // namespace adamk

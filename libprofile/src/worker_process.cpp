@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ constexpr int poll_slice_ms = 50;   // how late a cancellation may be noticed
   // dup2 onto itself would keep close-on-exec set.
   if (socket == WorkerProcess::channel) fcntl(socket, F_SETFD, 0);
   else if (dup2(socket, WorkerProcess::channel) < 0) _exit(127);
+  syscall(SYS_close_range, WorkerProcess::channel + 1, ~0u, 0);   // what a library opened without close-on-exec
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -66,6 +68,19 @@ bool send_all(int socket, std::string_view text, Clock::time_point deadline) {
 }
 
 }  // namespace
+
+Result<std::string> make_worker_folder(const std::filesystem::path& parent, const std::string& name) {
+  std::error_code code;
+  const std::filesystem::path folder = parent / name;
+  std::filesystem::create_directory(folder, code);
+  if (code) return fail(Errc::io, "cannot make the folder {}: {}", folder.string(), code.message());
+  return folder.string();
+}
+
+std::vector<std::string> with_scratch(std::vector<std::string> command, const std::string& folder) {
+  command.push_back(folder);
+  return command;
+}
 
 Result<WorkerProcess> WorkerProcess::start(const std::vector<std::string>& command) {
   if (command.empty()) return fail(Errc::machine, "no command to start a worker with");

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -27,13 +28,19 @@ struct Reply {
   std::string detail;
 };
 
+/// A folder for one worker, made when it is not there.
+Result<std::string> make_worker_folder(const std::filesystem::path& parent, const std::string& name);
+/// The command of a worker that may write to `folder`.
+std::vector<std::string> with_scratch(std::vector<std::string> command, const std::string& folder);
+
 class WorkerProcess {
  public:
   /// File descriptor of the socket in the child.
   static constexpr int channel = 3;
 
   /// Forks and executes `command` (a path and its arguments). Its stdin is /dev/null and its stdout goes to stderr: kernels
-  /// and libraries that print cannot disturb the channel. It dies with the thread that started it.
+  /// and libraries that print cannot disturb the channel, and nothing else that is open here stays open there. It dies with the
+  /// thread that started it.
   static Result<WorkerProcess> start(const std::vector<std::string>& command);
   WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) noexcept;

@@ -96,6 +96,7 @@ class PackBuffer {
 }  // namespace
 
 struct WorkerSession::State {
+  std::string isolation;
   // In the order they must outlive each other.
   std::unique_ptr<Device> device;
   std::optional<Deployment> deployment;
@@ -143,7 +144,8 @@ Result<Json> WorkerSession::State::open_device(const JsonView& request) {
   cupti = trace.has_value();
   if (cupti) cupti = trace->stop().has_value();
   return Json{{"identity", identity_to_json(identity)},
-              {"method", std::string(to_string(cupti ? Method::cupti : Method::events))}};
+              {"method", std::string(to_string(cupti ? Method::cupti : Method::events))},
+              {"isolation", isolation}};
 }
 
 Result<Json> WorkerSession::State::open_weights(const JsonView& request) {
@@ -267,7 +269,9 @@ Result<Json> WorkerSession::State::health() {
   return Json::object();
 }
 
-WorkerSession::WorkerSession() : state_(std::make_unique<State>()) {}
+WorkerSession::WorkerSession(std::string isolation) : state_(std::make_unique<State>()) {
+  state_->isolation = std::move(isolation);
+}
 WorkerSession::~WorkerSession() = default;
 
 Result<Json> WorkerSession::answer(const Json& request) {

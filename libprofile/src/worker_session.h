@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "adamk/base/json.h"
 #include "adamk/base/result.h"
@@ -10,11 +11,12 @@ namespace adamk {
 
 class WorkerSession {
  public:
-  WorkerSession();
+  /// `isolation`: what this process has given up (isolate_worker), for whoever asks.
+  explicit WorkerSession(std::string isolation);
   ~WorkerSession();
   /// Requests, by "do":
   ///   compile    source_file, arch, image_file           -> CompiledCandidate
-  ///   device     device                                  -> {identity, method}
+  ///   device     device                                  -> {identity, method, isolation}
   ///   open       deployment, weights, seed               -> {}
   ///   reference  positions                               -> {}
   ///   load       plan, compiled                          -> {}
@@ -28,7 +30,7 @@ class WorkerSession {
   std::unique_ptr<State> state_;
 };
 
-/// Serves the channel until the parent closes it.
-int serve_worker(int channel);
+/// Serves the channel until the parent closes it. Without `isolation` every request is answered by its error.
+int serve_worker(int channel, const Result<std::string>& isolation);
 
 }  // namespace adamk

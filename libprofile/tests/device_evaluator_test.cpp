@@ -58,7 +58,7 @@ struct FakeWorker {
     answers["compile"] = ok(R"({"source_hash": "s", "cubin_hash": "c", "arch": "sm_90a", "registers": 128, "spill_bytes": 0,)"
                             R"( "code_bytes": 1000, "seconds": 0.5, "image_file": "/nonexistent"})");
     answers["device"] = ok(R"({"identity": {"name": "NVIDIA test", "sm": 90, "sms": 8, "driver": "13.0", "toolkit": "13.0",)"
-                           R"( "memory_bytes": 1, "clock_mhz": 1800, "read_gbps": 3000, "hop_us": 1.2}, "method": "cupti"})");
+                           R"( "memory_bytes": 1, "clock_mhz": 1800, "read_gbps": 3000, "hop_us": 1.2}, "method": "cupti", "isolation": "of the test"})");
     for (const char* plain : {"open", "reference", "load", "health"}) answers[plain] = ok("{}");
     answers["verify"] = verify(true, "");
     answers["time"] = time("");

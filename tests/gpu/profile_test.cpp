@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <iostream>
 
 #include "adamk/dag/space.h"
 #include "adamk/profile/cupti.h"
@@ -50,6 +51,8 @@ TEST_F(ProfileTest, TheEvaluatorVerifiesAndTimesPlansInItsWorker) {
   ASSERT_TRUE(evaluator) << evaluator.error().message;
   EXPECT_EQ((*evaluator)->device().name, device().info().name);
   EXPECT_GT((*evaluator)->device().read_gbps, 0);
+  std::cout << "isolation: " << (*evaluator)->isolation() << "\n";   // whether this kernel has Landlock cannot be required
+  EXPECT_NE((*evaluator)->isolation(), "");
 
   const Deployment deployment = deploy(model_, 256);   // position 255 has room for one token: several are chained at 64
   const Space space = make_space(deployment).value();

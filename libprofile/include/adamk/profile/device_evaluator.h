@@ -1,6 +1,7 @@
 // DeviceEvaluator: tries plans on a GPU. This process never opens the GPU: candidates are compiled by a few worker processes
 // ahead of time and run, one after the other, by one worker that owns the GPU and the weights. A worker that crashes, hangs or
-// leaves the GPU unusable is killed and started again; that costs one candidate.
+// leaves the GPU unusable is killed and started again; that costs one candidate. Workers can write to a scratch folder of their
+// own and little else (docs/isolation.md).
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,8 @@ struct DeviceEvaluatorOptions {
   int spill_limit = 64;                                 // bytes a thread may spill (stores and loads): a few cost nothing
   bool run_spilling = false;                            // false: a kernel beyond the limit is reported as `spills`, not run
   std::function<void(std::string_view doing)> progress;   // told what a long step outside of candidates does; may be empty
-  std::vector<std::string> worker_command;              // empty: this executable with worker_argument (tests use others)
+  std::vector<std::string> worker_command;              // empty: this executable with worker_argument (tests use others);
+                                                        // a worker's scratch folder is added as the last argument
 };
 
 class DeviceEvaluator final : public Evaluator {
@@ -57,6 +59,7 @@ class DeviceEvaluator final : public Evaluator {
 
   const DeviceIdentity& device() const override;
   Method method() const override;
+  std::string isolation() const override;
   Result<void> evaluate(const Deployment& deployment, std::span<const Plan> plans, const Finished& finished,
                         const Stop& stop) override;
 
@@ -75,8 +78,8 @@ Result<DeviceIdentity> device_identity(const DeviceInfo& info);
 
 inline constexpr const char* worker_argument = "--adamk-worker";
 
-/// main() of every executable that evaluates calls this first: when it was started as a worker, it serves until its parent
-/// is gone and returns the exit status.
+/// main() of every executable that evaluates calls this first: when it was started as a worker, it gives up what a worker does
+/// not need, serves until its parent is gone and returns the exit status.
 std::optional<int> run_worker_if_asked(int argc, const char* const* argv);
 
 }  // namespace adamk

@@ -111,6 +111,8 @@ class Evaluator {
   virtual ~Evaluator() = default;
   virtual const DeviceIdentity& device() const = 0;
   virtual Method method() const = 0;
+  /// How the process that runs candidates is confined ("landlock 7, seccomp"); empty where none of their code is run.
+  virtual std::string isolation() const { return {}; }
 
   /// Called once for each plan that was evaluated, in any order; `index` counts from the start of `plans`. An error
   /// (the record could not be stored) ends the batch.
