@@ -15,7 +15,8 @@ namespace adamk {
 ///  - seccomp: no new processes, programs, sockets other than Unix ones, tracing, signals to others, mounts, namespaces or
 ///    changes of a file's mode, owner or times.
 ///  - no new privileges, no core file, no file above 4 GiB; TMPDIR and the driver's cache are inside `scratch`.
-/// Returns what was applied, in words for a record: "landlock 7, seccomp", or "seccomp; no landlock (Function not implemented)".
+/// Returns what was applied, in words for a record: "landlock 7, seccomp", or "seccomp; no landlock (Function not
+/// implemented)".
 /// Fails (io) when there is no such folder.
 Result<std::string> isolate_worker(const std::filesystem::path& scratch);
 

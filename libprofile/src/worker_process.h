@@ -39,8 +39,8 @@ class WorkerProcess {
   static constexpr int channel = 3;
 
   /// Forks and executes `command` (a path and its arguments). Its stdin is /dev/null and its stdout goes to stderr: kernels
-  /// and libraries that print cannot disturb the channel, and nothing else that is open here stays open there. It dies with the
-  /// thread that started it.
+  /// and libraries that print cannot disturb the channel, and nothing else that is open here stays open there. It dies with
+  /// the thread that started it.
   static Result<WorkerProcess> start(const std::vector<std::string>& command);
   WorkerProcess(WorkerProcess&& other) noexcept;
   WorkerProcess& operator=(WorkerProcess&&) noexcept;

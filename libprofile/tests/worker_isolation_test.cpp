@@ -38,7 +38,7 @@ class WorkerIsolation : public testing::Test {
   fs::path scratch() const { return root_ / "scratch"; }
   fs::path outside() const { return root_ / "outside.txt"; }
 
-  /// Runs `attempt` in an isolated child. It returns 0 when the attempt succeeded, else errno; "" is what was applied on failure.
+  /// Runs `attempt` in an isolated child; it returns 0 when the attempt succeeded, else errno.
   struct Outcome {
     std::string applied;
     int code = -1;

@@ -8,7 +8,7 @@
 namespace adamk::artifact_format {
 
 inline constexpr std::string_view format = "adamk.artifact";
-inline constexpr int version = 1;
+inline constexpr int version = 2;   // 1 had no manifest_hash
 
 inline constexpr const char* manifest = "manifest.json";
 inline constexpr const char* source = "kernel.cu";

@@ -3,6 +3,7 @@
 #include "adamk/base/hash.h"
 #include "adamk/runtime/artifact.h"
 #include "artifact_format.h"
+#include "artifact_seal.h"
 
 namespace adamk {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 namespace names = artifact_format;
 
 constexpr std::int64_t max_file_bytes = std::int64_t{1} << 40;
+constexpr std::uint64_t max_manifest_bytes = 64u << 20;
 constexpr std::uint64_t max_text_bytes = 256u << 20;  // of kernel.cu and the kernel's image
 
 Result<std::string> text_at(const JsonView& object, std::string_view key) {
@@ -34,12 +36,12 @@ Result<std::map<std::string, ArtifactFile>> read_files(const JsonView& view, con
 }
 
 /// The manifest's files against what the recipe says a kernel will read.
-Result<void> check_against_recipe(const JsonView& root, const Artifact& artifact) {
-  const std::pair<const char*, std::int64_t> expected[] = {{names::packed, artifact.recipe.packed_bytes},
-                                                           {names::small_tensors, artifact.recipe.small_bytes},
-                                                           {names::embedding, artifact.recipe.embedding_bytes}};
+Result<void> check_against_recipe(const JsonView& root, const Recipe& recipe, const std::map<std::string, ArtifactFile>& files) {
+  const std::pair<const char*, std::int64_t> expected[] = {{names::packed, recipe.packed_bytes},
+                                                           {names::small_tensors, recipe.small_bytes},
+                                                           {names::embedding, recipe.embedding_bytes}};
   for (const auto& [name, bytes] : expected) {
-    const std::int64_t listed = artifact.files.at(name).bytes;
+    const std::int64_t listed = files.at(name).bytes;
     if (listed != bytes) {
       return tl::unexpected<Error>(root.error(
           Errc::bad_input, fmt::format("files.{}.bytes: {}, recipe.bytes says {}", name, listed, bytes)));
@@ -93,11 +95,12 @@ Result<Artifact> open_artifact(const std::filesystem::path& folder, ArtifactChec
   if (!std::filesystem::exists(manifest_path, code)) {
     return fail(Errc::bad_input, "{}: holds no manifest.json, so it is no artifact; adamk-export makes one", folder.string());
   }
-  ADAMK_TRY(Json manifest, read_document(manifest_path));
+  ADAMK_TRY(const std::string manifest_text, read_file(manifest_path, max_manifest_bytes));
+  ADAMK_TRY(Json manifest, parse_json(manifest_text, manifest_path.string()));
   const JsonView root(manifest, manifest_path.string());
   ADAMK_CHECK(expect_format(root, names::format, names::version));
   ADAMK_CHECK(root.only_keys({"format", "version", "tool", "weights", "files", "build", "measured", "recipe", "plan",
-                              "deployment"}));
+                              "deployment", seal_key}));
   ADAMK_TRY(const JsonView recipe_view, root.at("recipe"));
   ADAMK_TRY(Recipe recipe, recipe_from_json(recipe_view));
   ADAMK_TRY(std::string tool, text_at(root, "tool"));
@@ -106,12 +109,14 @@ Result<Artifact> open_artifact(const std::filesystem::path& folder, ArtifactChec
   ADAMK_CHECK(root.at("deployment"));
   ADAMK_TRY(const JsonView files_view, root.at("files"));
   ADAMK_TRY(auto files, read_files(files_view, names::image(recipe.arch)));
+  ADAMK_CHECK(check_against_recipe(root, recipe, files));
+  // Last of what the manifest alone can tell: whoever edits one learns first what a key may be.
+  ADAMK_CHECK(check_seal(manifest_text, manifest_path.string()));
   ADAMK_TRY(MappedFile packed, MappedFile::open(folder / names::packed));
   ADAMK_TRY(MappedFile small_tensors, MappedFile::open(folder / names::small_tensors));
   ADAMK_TRY(MappedFile embedding, MappedFile::open(folder / names::embedding));
   Artifact artifact{folder,           std::move(recipe), std::move(tool),          std::move(origin),   Json(),
                     std::move(files), {},                std::move(packed), std::move(small_tensors), std::move(embedding)};
-  ADAMK_CHECK(check_against_recipe(root, artifact));
   ADAMK_CHECK(check_source(artifact));
   ADAMK_TRY(artifact.image, read_image(artifact));
   ADAMK_CHECK(check_mapped(artifact, checks == ArtifactChecks::all));

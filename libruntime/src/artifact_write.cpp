@@ -8,6 +8,7 @@
 #include "adamk/base/hash.h"
 #include "adamk/runtime/artifact.h"
 #include "artifact_format.h"
+#include "artifact_seal.h"
 
 namespace adamk {
 namespace {
@@ -153,7 +154,7 @@ Result<void> write_artifact(const fs::path& where, const ArtifactContents& conte
                               {names::embedding, contents.embedding}};
   ADAMK_TRY(TemporaryFolder temporary, TemporaryFolder::beside(folder));
   for (const auto& [name, bytes] : files) ADAMK_CHECK(write_bytes(temporary.path() / name, bytes));
-  ADAMK_CHECK(write_json(temporary.path() / names::manifest, make_manifest(contents, files)));
+  ADAMK_CHECK(write_file_atomic(temporary.path() / names::manifest, seal_manifest(make_manifest(contents, files))));
   return put_in_place(temporary, folder);
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <numeric>
+#include <random>
 
 #include "sample_artifact.h"
 
@@ -76,6 +78,48 @@ TEST_F(ArtifactTest, ChangedShortenedOrMissingFilesAreRefusedByName) {
   auto opened = open_artifact(folder);
   ASSERT_FALSE(opened.has_value());
   EXPECT_THAT(opened.error().message, HasSubstr("small.packed"));
+}
+
+TEST_F(ArtifactTest, AFlippedBitAnywhereIsRefusedNamingTheFile) {
+  for (const char* arch : {"sm_90a", "compute_89"}) {
+    ArtifactContents contents = sample_contents(inputs);
+    contents.recipe.arch = arch;
+    contents.measured = Json{{"device", "NVIDIA H200"}};
+    ASSERT_TRUE(write_artifact(folder, contents).has_value());
+    int files = 0;
+    std::mt19937 random(20);
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string(), whole = *read_file(entry.path(), 1 << 20);
+      ++files;
+      // The manifest at every byte: its hash is over text, so blanks and its own digits count too.
+      std::vector<std::size_t> offsets = {0, whole.size() / 2, whole.size() - 1};
+      for (int i = 0; i < 20; ++i) offsets.push_back(random() % whole.size());
+      if (name == "manifest.json") {
+        offsets.resize(whole.size());
+        std::iota(offsets.begin(), offsets.end(), std::size_t{0});
+      }
+      for (const std::size_t offset : offsets) {
+        std::string changed = whole;
+        changed[offset] = static_cast<char>(changed[offset] ^ (1 << random() % 8));
+        change(name.c_str(), changed, std::ios::trunc);
+        ASSERT_THAT(refusal(), HasSubstr(name)) << "byte " << offset << " of " << whole.size();
+      }
+      change(name.c_str(), whole, std::ios::trunc);
+    }
+    EXPECT_EQ(files, 6) << arch;
+    EXPECT_EQ(refusal(), "opened");
+  }
+}
+
+TEST_F(ArtifactTest, AManifestIsTheBytesThatWereWritten) {
+  ASSERT_TRUE(write_artifact(folder, sample_contents(inputs)).has_value());
+  const std::string whole = *read_file(folder / "manifest.json", 1 << 20);
+  ASSERT_TRUE(whole.ends_with("\"\n}\n"));
+  for (const std::string& other : {whole + " ", whole + whole, whole.substr(0, whole.size() - 1), " " + whole,
+                                   read_document(folder / "manifest.json")->dump()}) {
+    change("manifest.json", other, std::ios::trunc);
+    EXPECT_THAT(refusal(), HasSubstr("manifest.json"));
+  }
 }
 
 TEST_F(ArtifactTest, SkippingTheHashOfWeightsIsExplicitAndLeavesItToVerifyFiles) {

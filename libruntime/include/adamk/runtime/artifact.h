@@ -37,7 +37,7 @@ struct ArtifactContents {
 Result<void> write_artifact(const std::filesystem::path& folder, const ArtifactContents& contents);
 
 enum class ArtifactChecks {
-  all,           // sizes and hashes of every file
+  all,           // sizes and hashes of every file, the manifest's own included
   skip_weights,  // weights.packed and embedding.bin by size only: hashing gigabytes takes seconds
 };
 
@@ -64,7 +64,7 @@ struct Artifact {
 /// Fails (bad_input) naming the file whose size or hash is not what the manifest says, or the manifest's bad key.
 Result<Artifact> open_artifact(const std::filesystem::path& folder, ArtifactChecks checks = ArtifactChecks::all);
 
-/// Hashes every file again.
+/// Hashes every file but the manifest again.
 Result<void> verify_files(const Artifact& artifact);
 
 }  // namespace adamk
