@@ -29,7 +29,7 @@ struct SearchFlags {
   bool simulate = false;
   WeightsFlags weights;
   int device = 0, compile_workers = 0;
-  bool run_spilling = false;
+  bool run_spilling = false, no_isolation = false;
   std::string command_line;
 };
 
@@ -59,6 +59,7 @@ Result<Bench> make_bench(const SearchFlags& flags, const DagFile& dag, const Com
   options.weights = {source.folder, source.seed};
   options.compile_workers = flags.compile_workers;
   options.run_spilling = flags.run_spilling;
+  options.isolate = !flags.no_isolation;
   options.progress = [&common](std::string_view doing) { note(common, fmt::format("{} ...", doing)); };
   auto evaluator = DeviceEvaluator::create(std::move(options));
   if (!evaluator) {
@@ -259,6 +260,8 @@ void add_common(CLI::App& app, SearchFlags& flags) {
   app.add_option("--device", flags.device, "Index of the GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--compile-workers", flags.compile_workers, "Compilations at once (default: half of the cores, at most 8)")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--no-isolation", flags.no_isolation,
+               "Let the processes that run candidates do whatever you may (docs/isolation.md)");
   app.add_flag("--run-spilling", flags.run_spilling, "Run kernels that spill registers too instead of leaving them out");
 }
 

@@ -96,7 +96,7 @@ PreparedCandidate CompilePool::compile(std::size_t i, const std::string& source_
   PreparedCandidate candidate;
   std::optional<WorkerProcess>& worker = compiler.worker;
   if (!worker || !worker->alive()) {
-    auto started = WorkerProcess::start(with_scratch(options_.command, compiler.folder));
+    auto started = WorkerProcess::start(worker_command(options_.command, compiler.folder, options_.isolate));
     if (!started) {
       candidate.fatal = started.error();
       return candidate;

@@ -31,6 +31,7 @@ class CompilePool {
  public:
   struct Options {
     std::vector<std::string> command;   // of a worker
+    bool isolate = true;
     int workers = 1;
     double deadline_seconds = 180;
     std::filesystem::path folder;       // for sources, and folders the workers write images to

@@ -98,7 +98,7 @@ Result<void> DeviceEvaluator::State::start_worker() {
   worker.reset();
   opened.clear();
   ADAMK_TRY(const std::string folder, make_worker_folder(scratch.path(), "gpu"));
-  ADAMK_TRY(WorkerProcess started, WorkerProcess::start(with_scratch(options.worker_command, folder)));
+  ADAMK_TRY(WorkerProcess started, WorkerProcess::start(worker_command(options.worker_command, folder, options.isolate)));
   worker = std::move(started);
   ADAMK_TRY(const Json answer, must({{"do", "device"}, {"device", options.device}}, device_seconds, "opening the GPU"));
   const JsonView view(answer, "worker");
@@ -249,7 +249,7 @@ Result<void> DeviceEvaluator::evaluate(const Deployment& deployment, std::span<c
 
   std::vector<const Schedule*> schedules;
   for (const Feasible& candidate : feasible) schedules.push_back(&candidate.schedule);
-  CompilePool pool({state.options.worker_command, state.options.compile_workers, state.options.deadlines.compile,
+  CompilePool pool({state.options.worker_command, state.options.isolate, state.options.compile_workers, state.options.deadlines.compile,
                     state.scratch.path()},
                    deployment, schedules);
   for (std::size_t i = 0; i < feasible.size(); ++i) {

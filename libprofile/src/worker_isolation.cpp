@@ -98,6 +98,8 @@ void allow_devices(const Ruleset& rules) {
   for (const fs::directory_entry& entry : fs::directory_iterator("/dev", code)) {
     if (entry.path().filename().string().starts_with("nvidia")) rules.allow(entry.path(), device);
   }
+  // cuInit opens files of its own threads there (their names) for writing and fails when it cannot (seen with driver 580).
+  rules.allow("/proc/self/task", write_file | truncate_file);
   const char* pipes = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
   rules.allow(pipes != nullptr ? pipes : "/tmp/nvidia-mps", write_file);
 }

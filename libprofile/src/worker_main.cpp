@@ -56,7 +56,10 @@ int serve_worker(int channel, const Result<std::string>& isolation) {
 }
 
 std::optional<int> run_worker_if_asked(int argc, const char* const* argv) {
-  if (argc != 3 || std::strcmp(argv[1], worker_argument) != 0) return std::nullopt;
+  if (argc < 3 || argc > 4 || std::strcmp(argv[1], worker_argument) != 0) return std::nullopt;
+  if (argc == 4 && std::strcmp(argv[3], unconfined_argument) == 0) {
+    return serve_worker(WorkerProcess::channel, std::string("none (--no-isolation)"));
+  }
   return serve_worker(WorkerProcess::channel, isolate_worker(argv[2]));
 }
 

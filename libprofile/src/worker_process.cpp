@@ -16,6 +16,8 @@
 #include <cstring>
 #include <utility>
 
+#include "adamk/profile/device_evaluator.h"
+
 namespace adamk {
 namespace {
 
@@ -77,8 +79,9 @@ Result<std::string> make_worker_folder(const std::filesystem::path& parent, cons
   return folder.string();
 }
 
-std::vector<std::string> with_scratch(std::vector<std::string> command, const std::string& folder) {
+std::vector<std::string> worker_command(std::vector<std::string> command, const std::string& folder, bool isolate) {
   command.push_back(folder);
+  if (!isolate) command.emplace_back(unconfined_argument);
   return command;
 }
 

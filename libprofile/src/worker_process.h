@@ -30,8 +30,8 @@ struct Reply {
 
 /// A folder for one worker, made when it is not there.
 Result<std::string> make_worker_folder(const std::filesystem::path& parent, const std::string& name);
-/// The command of a worker that may write to `folder`.
-std::vector<std::string> with_scratch(std::vector<std::string> command, const std::string& folder);
+/// `command` for a worker whose scratch folder is `folder`.
+std::vector<std::string> worker_command(std::vector<std::string> command, const std::string& folder, bool isolate);
 
 class WorkerProcess {
  public:

@@ -36,7 +36,8 @@ Result<std::map<std::string, ArtifactFile>> read_files(const JsonView& view, con
 }
 
 /// The manifest's files against what the recipe says a kernel will read.
-Result<void> check_against_recipe(const JsonView& root, const Recipe& recipe, const std::map<std::string, ArtifactFile>& files) {
+Result<void> check_against_recipe(const JsonView& root, const Recipe& recipe,
+                                  const std::map<std::string, ArtifactFile>& files) {
   const std::pair<const char*, std::int64_t> expected[] = {{names::packed, recipe.packed_bytes},
                                                            {names::small_tensors, recipe.small_bytes},
                                                            {names::embedding, recipe.embedding_bytes}};

@@ -1,5 +1,5 @@
-// The manifest's own hash. It is taken over bytes, not values, so that a changed blank is found too: the last member of the file
-// is "manifest_hash", XXH3-128 of everything before the comma that it follows.
+// The manifest's own hash. It is taken over bytes, not values, so that a changed blank is found too: the last member of the
+// file is "manifest_hash", XXH3-128 of everything before the comma that it follows.
 #pragma once
 
 #include <string>

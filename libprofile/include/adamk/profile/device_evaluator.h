@@ -47,6 +47,7 @@ struct DeviceEvaluatorOptions {
   int spill_limit = 64;                                 // bytes a thread may spill (stores and loads): a few cost nothing
   bool run_spilling = false;                            // false: a kernel beyond the limit is reported as `spills`, not run
   std::function<void(std::string_view doing)> progress;   // told what a long step outside of candidates does; may be empty
+  bool isolate = true;                                  // false: workers may do whatever this process may
   std::vector<std::string> worker_command;              // empty: this executable with worker_argument (tests use others);
                                                         // a worker's scratch folder is added as the last argument
 };
@@ -76,7 +77,8 @@ class DeviceEvaluator final : public Evaluator {
 /// part of the identity.
 Result<DeviceIdentity> device_identity(const DeviceInfo& info);
 
-inline constexpr const char* worker_argument = "--adamk-worker";
+inline constexpr const char* worker_argument = "--adamk-worker";        // then the scratch folder
+inline constexpr const char* unconfined_argument = "--no-isolation";   // last, where nothing is to be given up
 
 /// main() of every executable that evaluates calls this first: when it was started as a worker, it gives up what a worker does
 /// not need, serves until its parent is gone and returns the exit status.
