@@ -1,0 +1,63 @@
+// A tuning database: SQLite's bytes. Opened as it is, brought up to date, asked everything adamk-db asks, and searched with.
+#include "adamk/profile/tuning_db.h"
+#include "fuzz.h"
+#include "small_deployment.h"
+
+using namespace adamk;
+
+namespace {
+
+void ask(TuningDb& database) {
+  CandidateFilter filter;
+  filter.method = MethodFilter::any;
+  const auto rows = database.top(filter);
+  static_cast<void>(database.best(filter));
+  if (const auto runs = database.runs()) {
+    for (const RunRow& run : *runs) static_cast<void>(database.show(fmt::format("run {}", run.record.id)));
+  }
+  static_cast<void>(database.check());
+  static_cast<void>(database.deployment(""));
+  static_cast<void>(database.show("1"));
+  if (!rows) return;
+  for (const CandidateRow& row : *rows) {
+    static_cast<void>(row.percent_of_ceiling());
+    static_cast<void>(database.show(row.plan_hash));
+    static_cast<void>(database.plan(row.plan_hash));
+  }
+}
+
+/// What a search does with a database that was there before.
+void search(TuningDb& database) {
+  const Deployment& deployment = fuzz::small_deployment();
+  static const Plan plan = default_plan(deployment).value();
+  RunKey key{.device = {}, .method = Method::cupti, .strategy = "beam", .seed = 1, .budget = "1", .weights = "random 1",
+             .tool_version = "fuzz"};
+  key.device.name = "NVIDIA L20";
+  key.device.sm = 89;
+  const auto run = database.open_run(deployment, key, "fuzz");
+  if (!run) return;
+  Evaluation evaluation;
+  evaluation.method = Method::cupti;
+  evaluation.samples_us = {1, 2, 3};
+  static_cast<void>(database.store(run->id, 0, deployment, plan, evaluation));
+  static_cast<void>(database.find(deployment, key, plan.hash()));
+  static_cast<void>(database.close_run(run->id, RunState::completed, "budget", plan.hash()));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::Folder folder;
+  const std::filesystem::path path = folder.write("tuning.db", fuzz::as_text(data, size));
+  for (const char* log : {"tuning.db-wal", "tuning.db-shm", "tuning.db-journal"}) {
+    std::error_code ignored;
+    std::filesystem::remove(folder.path() / log, ignored);
+  }
+  static_cast<void>(query_database(path, "SELECT * FROM results"));
+  if (const auto database = TuningDb::open(path, TuningDb::Mode::read_only)) ask(**database);
+  if (const auto database = TuningDb::open(path, TuningDb::Mode::existing)) {
+    ask(**database);
+    search(**database);
+  }
+  return 0;
+}
