@@ -39,6 +39,21 @@ TEST_F(JsonTest, NestingIsBoundedAt64) {
   EXPECT_TRUE(parse_yaml(nested(64), "f.yaml"));
 }
 
+TEST_F(JsonTest, NestingWithoutEndIsRefusedWhateverItIsMadeOf) {
+  const auto repeated = [](std::string_view piece) {
+    std::string text;
+    for (int i = 0; i < 100'000; ++i) text += piece;
+    return text;
+  };
+  for (const char* piece : {"[", "{\"a\":", "[{\"a\":", "[[],"}) EXPECT_FALSE(parse_json(repeated(piece), "f.json")) << piece;
+  for (const char* piece : {"[", "{", "{a: ", "[{a: ", "- ", "? ", "- ? ", "[[],", "!a "}) {
+    EXPECT_FALSE(parse_yaml(repeated(piece) + "x", "f.yaml")) << piece;
+  }
+  std::string stairs;   // every line a block deeper
+  for (int depth = 0; depth < 3000; ++depth) stairs += std::string(static_cast<std::size_t>(depth), ' ') + "a:\n";
+  EXPECT_FALSE(parse_yaml(stairs, "f.yaml"));
+}
+
 TEST_F(JsonTest, KeysKeepTheirOrder) {
   EXPECT_EQ(parse_json(R"({"z": 1, "a": {"y": 2, "b": [3]}})", "f").value().dump(), R"({"z":1,"a":{"y":2,"b":[3]}})");
 }

@@ -61,6 +61,17 @@ Result<int> schema_version(SQLite::Database& db, const std::filesystem::path& pa
   return version;
 }
 
+/// A schema is code that SQLite runs: a trigger, or a view in place of a table, would run whatever the file's author wished.
+Result<void> check_tables(SQLite::Database& db, const std::filesystem::path& path) {
+  const int strangers = db.execAndGet(
+      "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' OR (name IN ('devices', 'models', 'deployments', 'plans', "
+      "'runs', 'kernels', 'verdicts', 'measurements', 'candidates') AND type != 'index' AND (type != 'table' OR "
+      "sql LIKE 'CREATE VIRTUAL%'))").getInt();
+  if (strangers == 0) return {};
+  return fail(Errc::bad_input, "{}: holds triggers, or views in place of tables, which no adamk makes; it was left as it is",
+              path.string());
+}
+
 /// Turning the log on takes the file to itself for a moment, and SQLite's busy timeout does not wait for that.
 void use_write_ahead_log(SQLite::Database& db) {
   constexpr int kAttempts = 500;   // 10 s
@@ -108,8 +119,10 @@ Result<std::unique_ptr<TuningDb>> TuningDb::open(const std::filesystem::path& pa
                       : mode == Mode::create  ? SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE
                                               : SQLite::OPEN_READWRITE;
     auto state = std::unique_ptr<State>(new State{path, SQLite::Database(path.string(), flags, 10000)});
+    state->db.exec("PRAGMA trusted_schema = OFF");   // no function with a side effect from inside a view or an index
     std::optional<SQLite::Transaction> one_state(std::in_place, state->db);   // another process may be making the file
     ADAMK_TRY(const int version, schema_version(state->db, path));
+    ADAMK_CHECK(check_tables(state->db, path));
     one_state.reset();
     if (mode == Mode::read_only && version != kSchemaVersion)
       return fail(Errc::bad_input, "{}: has schema version {} and {} is needed; open it once with adamk-db check, which migrates it",

@@ -83,6 +83,25 @@ TEST_F(TuningDbTest, ManyMayMakeTheSameFileAtOnce) {
   }
 }
 
+TEST_F(TuningDbTest, AFileThatBringsCodeAlongIsRefused) {
+  for (const char* change : {"CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM candidates; END",
+                             "ALTER TABLE kernels RENAME TO other; CREATE VIEW kernels AS SELECT * FROM other",
+                             "ALTER TABLE plans RENAME TO other; CREATE VIRTUAL TABLE plans USING fts5(hash, json)"}) {
+    std::filesystem::remove(path);
+    ASSERT_TRUE(open());
+    {
+      SQLite::Database db(path.string(), SQLite::OPEN_READWRITE);
+      db.exec(change);
+    }
+    for (const auto mode : {TuningDb::Mode::create, TuningDb::Mode::existing, TuningDb::Mode::read_only}) {
+      const auto refused = TuningDb::open(path, mode);
+      ASSERT_FALSE(refused.has_value()) << change;
+      EXPECT_EQ(refused.error().code, Errc::bad_input);
+      EXPECT_NE(refused.error().message.find("triggers"), std::string::npos) << refused.error().message;
+    }
+  }
+}
+
 /// Version 1 as it was, written out: no PTX statistics, no reuse, no view.
 constexpr const char* kVersion1 = R"sql(
 PRAGMA application_id = 1633971563; PRAGMA user_version = 1;
