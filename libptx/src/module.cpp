@@ -17,6 +17,7 @@ using ptx::StatementKind;
 
 constexpr std::int64_t kMostRegisters = 1 << 20;        // of a function
 constexpr std::int64_t kMostVariableBytes = 1 << 24;
+constexpr std::int64_t kMostInitialBytes = 1 << 26;      // of a module
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -163,6 +164,7 @@ class Parser {
     std::size_t at = text.find(".entry ");
     function.entry = at != std::string_view::npos;
     if (!function.entry) at = text.find(".func ");
+    if (at == std::string_view::npos) return error(s.line, "a function without a name");
     text = trim(text.substr(text.find(' ', at)));
     std::string_view returns;
     if (text.starts_with('(')) {
@@ -187,9 +189,9 @@ class Parser {
       for (const std::string_view each : split_operands(rest.substr(word + 8, rest.find('.', word + 1) - word - 8))) {
         const auto n = immediate(each);
         if (!n || *n < 1 || *n > 1024) return error(s.line, ".maxntid is not between 1 and 1024");
-        product *= *n;
+        product = std::min<std::int64_t>(product * *n, 1024);
       }
-      function.max_threads = static_cast<int>(std::min<std::int64_t>(product, 1024));
+      function.max_threads = static_cast<int>(product);
     }
     if (module_.find(function.name) != nullptr) return error(s.line, "function '{}' exists already", function.name);
     module_.functions.push_back(std::move(function));
@@ -313,6 +315,8 @@ class Parser {
         variable.initial.push_back(static_cast<std::uint8_t>(static_cast<std::uint64_t>(*value) >> (8 * byte)));
     }
     if (static_cast<std::int64_t>(variable.initial.size()) > variable.bytes) return error(line, "more values than '{}' holds", variable.name);
+    initial_bytes_ += variable.bytes;
+    if (initial_bytes_ > kMostInitialBytes) return error(line, "more than {} bytes of initial values", kMostInitialBytes);
     variable.initial.resize(static_cast<std::size_t>(variable.bytes));
     return {};
   }
@@ -401,7 +405,7 @@ class Parser {
     if (!offset.empty()) {
       const auto value = immediate(offset);
       if (!value) return error(line, "'{}' is no offset", offset);
-      out.value += *value;
+      if (__builtin_add_overflow(out.value, *value, &out.value)) return error(line, "'{}' is no offset", offset);
     }
     return out;
   }
@@ -412,12 +416,14 @@ class Parser {
     if (separator == '|') {
       const std::size_t bar = text.find('|');
       for (const std::string_view part : {text.substr(0, bar), text.substr(bar + 1)}) {
+        if (trim(part).starts_with('{')) return error(line, "a vector inside a pair");
         ADAMK_TRY(PtxOperand each, operand(line, trim(part)));
         out.parts.push_back(std::move(each));
       }
       return out;
     }
     for (const std::string_view part : split_operands(text)) {
+      if (part.starts_with('{')) return error(line, "a vector inside a vector");   // before it is read: depth has no end
       ADAMK_TRY(PtxOperand each, operand(line, part));
       if (each.kind == PtxOperandKind::vector) return error(line, "a vector inside a vector");
       out.parts.push_back(std::move(each));
@@ -534,6 +540,7 @@ class Parser {
   }
 
   PtxModule module_;
+  std::int64_t initial_bytes_ = 0;
   std::vector<Scope> scopes_ = std::vector<Scope>(1);
   std::map<std::string, int, std::less<>> labels_;
   std::vector<Jump> jumps_;
