@@ -1,4 +1,4 @@
-// adamk-dag: what there is to decide about a deployment, before anything runs.
+// adamk-dag: what there is to decide about a deployment, before anything runs, and what a plan becomes.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -8,6 +8,7 @@
 #include "adamk/dag/validator.h"
 #include "common/command.h"
 #include "common/dag_views.h"
+#include "common/instruction_views.h"
 
 namespace {
 
@@ -23,8 +24,9 @@ struct BuildFlags {
 };
 
 struct ReadFlags {
-  std::string file, plan, level = "operator", format = "table", output;
+  std::string file, plan, level = "operator", format = "table", output, role, stage;
   int layer = -1;
+  bool census = false;
 };
 
 Result<Deployment> deployment_of(const BuildFlags& flags) {
@@ -74,8 +76,44 @@ Result<TileDag> tiles_of(const ReadFlags& flags, const DagFile& file) {
   return make_tile_dag(file.deployment, plan);
 }
 
+Result<void> show_instructions(const ReadFlags& flags, const CommonOptions& options, const DagFile& file) {
+  ADAMK_TRY(const Plan plan, plan_of(flags, file));
+  ADAMK_TRY(LoweredPlan lowered, lower_plan(file, plan));
+  ADAMK_CHECK(keep_pieces(lowered.dag, flags.role, flags.stage));
+  if (options.json || flags.format == "json") {
+    ADAMK_CHECK(print_json(lowered_to_json(lowered, true)));
+  } else if (flags.format == "dot") {
+    ADAMK_CHECK(print(views::instructions_dot(lowered.dag)));
+  } else {
+    ADAMK_CHECK(print(views::instructions_text(lowered)));
+  }
+  if (!flags.census || lowered.dag.decides_nothing()) return {};
+  return fail(Errc::check_failed, "plan {}: {} branch(es) may depend on a scheduling decision; --level ptx lists them",
+              plan.hash(), lowered.dag.census()[static_cast<std::size_t>(BranchClass::other)]);
+}
+
+Result<void> run_lower(const ReadFlags& flags, const CommonOptions& options) {
+  ADAMK_TRY(DagFile file, read_dag(flags.file));
+  ADAMK_TRY(const Plan plan, plan_of(flags, file));
+  ADAMK_TRY(const LoweredPlan lowered, lower_plan(file, plan));
+  if (!file.plan || file.plan->hash() != plan.hash()) file.tiles.reset();   // another plan's
+  file.plan = plan;
+  file.instructions = lowered_to_json(lowered, true);
+  const std::string output = flags.output.empty() ? flags.file : flags.output;
+  ADAMK_CHECK(write_dag(output, file));
+  if (options.json) {
+    Json summary = lowered_to_json(lowered, false);
+    summary["file"] = output;
+    return print_json(summary);
+  }
+  return print(views::instructions_text(lowered) + fmt::format("written to {}\n", output));
+}
+
 Result<void> run_show(const ReadFlags& flags, const CommonOptions& options) {
   ADAMK_TRY(const DagFile file, read_dag(flags.file));
+  if (flags.level != "ptx" && (flags.census || !flags.role.empty() || !flags.stage.empty()))
+    return fail(Errc::bad_input, "--role, --stage and --census are about instructions; add --level ptx");
+  if (flags.level == "ptx") return show_instructions(flags, options, file);
   const int layers = file.deployment.model.layers;
   if (flags.layer >= layers) return fail(Errc::bad_input, "--layer {}: the model has layers 0 to {}", flags.layer, layers - 1);
   const bool json = options.json || flags.format == "json";
@@ -145,13 +183,20 @@ void add_readers(Command& command, ReadFlags& flags) {
     sub.add_option("file", flags.file, "Written by adamk-dag build")->required();
     return &sub;
   };
-  CLI::App* show = add("show", "The operators of a decode step, or the tile tasks of a plan.", run_show);
-  show->add_option("--level", flags.level, "operator or tile")
-      ->check(CLI::IsMember(std::set<std::string>{"operator", "tile"}))->capture_default_str();
+  CLI::App* show =
+      add("show", "The operators of a decode step, the tile tasks of a plan, or the instructions of its kernel.", run_show);
+  show->add_option("--level", flags.level, "operator, tile, or ptx (compiles the plan with NVRTC)")
+      ->check(CLI::IsMember(std::set<std::string>{"operator", "tile", "ptx"}))->capture_default_str();
   show->add_option("--layer", flags.layer, "Only this layer, without what runs once a step")->check(CLI::NonNegativeNumber);
-  show->add_option("--plan", flags.plan, "Plan whose tiles to show (default: the file's, else the default plan)");
+  show->add_option("--plan", flags.plan, "Plan to show tiles or instructions of (default: the file's, else the default plan)");
+  show->add_option("--role", flags.role, "ptx: only this warp role (loader, consumer, storer, controller, launcher)");
+  show->add_option("--stage", flags.stage, "ptx: only this stage (qkv, attention, output, gate_up, down, head, step)");
+  show->add_flag("--census", flags.census, "ptx: status 1 when a branch may depend on a scheduling decision");
   show->add_option("--format", flags.format, "table, dot or json")
       ->check(CLI::IsMember(std::set<std::string>{"table", "dot", "json"}))->capture_default_str();
+  CLI::App* lower = add("lower", "Compile a plan and write its instruction DAG into the file.", run_lower);
+  lower->add_option("--plan", flags.plan, "Plan to lower (default: the file's, else the default plan)");
+  lower->add_option("-o,--output", flags.output, "File to write (default: the one read)");
   add("space", "The search DAG: stages, variants, shared memory, and what is ruled out and why.", run_space);
   CLI::App* check = add("validate", "Prove a plan's tile DAG sound, or refute it with a counterexample.", run_validate);
   check->add_option("--plan", flags.plan, "Plan to validate (default: the file's, else the default plan)");
@@ -162,7 +207,7 @@ void add_readers(Command& command, ReadFlags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Command command("adamk-dag", "What there is to decide about a deployment: operators, search space, tile tasks.");
+  Command command("adamk-dag", "What there is to decide about a deployment: operators, space, tile tasks, instructions.");
   BuildFlags build;
   ReadFlags read;
   add_build(command, build);

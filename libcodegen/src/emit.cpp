@@ -1,5 +1,8 @@
 // The emitter: constants from the Schedule, the device building blocks from their files, and for each role a function that
 // runs through the plan's stages in order. It decides nothing; every choice was the plan's.
+//
+// Comments "// adamk: <role> <stage>" in inline assembly say, in the PTX, whose code follows (docs/instruction-dag.md). They
+// stand where the compiler must keep an access in its place anyway: elsewhere they would stop it from moving loads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -171,6 +174,7 @@ __device__ __forceinline__ void run_loader(const AdamkKernelParams& p, const Blo
   if (b.lane != 0) return;   // one lane issues bulk copies
 #endif
   Loader loader;
+  asm volatile("// adamk: loader step");
   loader.policy = evict_first_policy();
   const u8* weights = static_cast<const u8*>(p.weights);
 #pragma unroll 1
@@ -179,11 +183,16 @@ __device__ __forceinline__ void run_loader(const AdamkKernelParams& p, const Blo
     for (int layer = 0; layer < kLayers; ++layer) {
       const At at = {kLoader, 0, static_cast<u32>(layer), static_cast<u32>(step)};
       const u8* layer_weights = weights + layer * kLayerBytes;
+      asm volatile("// adamk: loader qkv");
       load_stage<Qkv>(p, b, loader, layer_weights + Qkv::kOffset, at);
+      asm volatile("// adamk: loader output");
       load_stage<Output>(p, b, loader, layer_weights + Output::kOffset, at);
+      asm volatile("// adamk: loader gate_up");
       load_stage<GateUp>(p, b, loader, layer_weights + GateUp::kOffset, at);
+      asm volatile("// adamk: loader down");
       load_stage<Down>(p, b, loader, layer_weights + Down::kOffset, at);
     }
+    asm volatile("// adamk: loader head");
     load_stage<Head>(p, b, loader, weights + Head::kOffset, {kLoader, 0, kLayers, static_cast<u32>(step)});
   }
 }
@@ -198,6 +207,7 @@ void write_consumer(Writer& w, const Emission& e) {
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     At at = {kConsumer, 0, 0, static_cast<u32>(step)};
+    asm volatile("// adamk: consumer step");
     const int token = take_token(p, b, token_parity, at);
     const long long position = p.position + step;
     Inputs<Qkv> x, gains;
@@ -208,11 +218,15 @@ void write_consumer(Writer& w, const Emission& e) {
     for (int layer = 0; layer < kLayers; ++layer) {
       at.layer = layer;
       const u32 tag = layer_tag(p, step, layer);
+      asm volatile("// adamk: consumer qkv");
       b.forget();
       multiply<Qkv>(p, b, c, x.words, squares, at);
       b.forget();)");
-  if (!e.fused_attention())
+  if (!e.fused_attention()) {
+    w.line("      asm volatile(\"// adamk: consumer attention\");");
     w.line("      attend_items<Attention, FromQkv>(p, b, c, layer, position, tag, at);");
+  }
+  w.line("      asm volatile(\"// adamk: consumer output\");");
   w.line("      b.forget();");
   w.line("      if (tile_count<Output>() > 0) {{");
   w.line("        Inputs<Output> y;");
@@ -224,7 +238,8 @@ void write_consumer(Writer& w, const Emission& e) {
     w.line("        receive_splits<Output, FromAttention, Attention::kSplits>(p, b, c, tag, y, at);");
   w.line("        multiply<Output>(p, b, c, y.words, 0.0f, at);");
   w.line("      }}");
-  w.raw(R"(      b.forget();
+  w.raw(R"(      asm volatile("// adamk: consumer gate_up");
+      b.forget();
       if (tile_count<GateUp>() > 0) {
         Inputs<GateUp> y, g;
         load_columns<GateUp>(b, small + kMlpNorm + 2ll * layer * kHidden, g);
@@ -232,12 +247,14 @@ void write_consumer(Writer& w, const Emission& e) {
         const float y_squares = apply_gains<GateUp>(y, g);
         multiply<GateUp>(p, b, c, y.words, y_squares, at);
       }
+      asm volatile("// adamk: consumer down");
       b.forget();
       if (tile_count<Down>() > 0) {
         Inputs<Down> y;)");
   w.line("        {}<Down, FromGateUp>(p, b, c, tag, y, at);", e.fused_silu() ? "receive_inputs" : "receive_gated");
   w.raw(R"(        multiply<Down>(p, b, c, y.words, 0.0f, at);
       }
+      asm volatile("// adamk: consumer qkv");
       b.forget();
       // The residual stream for the next layer, or for the head behind the last; entry kLayers is the final norm.
       load_columns<Qkv>(b, small + kAttentionNorm + 2ll * (layer + 1) * kHidden, gains);
@@ -246,6 +263,7 @@ void write_consumer(Writer& w, const Emission& e) {
         squares = apply_gains<Qkv>(x, gains);
       }
     }
+    asm volatile("// adamk: consumer head");
     at.layer = kLayers;
     multiply<Head>(p, b, c, x.words, squares, at);
   }
@@ -268,23 +286,31 @@ void write_storer(Writer& w, const Emission& e) {
 #pragma unroll 1
   for (int step = 0; step < p.steps; ++step) {
     At at = {kStorer, 0, 0, static_cast<u32>(step)};
+    asm volatile("// adamk: storer step");
     const int token = take_token(p, b, token_parity, at);)");
   w.line("    begin_residual<Output>(p, b, s, token, {});", qkv_exchanged);
   w.raw(R"(#pragma unroll 1
     for (int layer = 0; layer < kLayers; ++layer) {
       at.layer = layer;
       const u32 tag = layer_tag(p, step, layer);)");
+  w.line("      asm volatile(\"// adamk: storer qkv\");");
   if (qkv_exchanged)
     w.line("      if (layer > 0 && tile_count<Qkv>() > 0) receive_norm_scale<FromDown>(p, b, s, tag - 1, at);");
   w.line("      store_rows<Qkv, FromQkv>(p, b, s, {}, tag, {}, at);",
          bias(small.qkv_bias, "(kHeads + 2 * kKvHeads) * kHeadDim"), !qkv_exchanged);
-  if (!e.fused_attention()) w.line("      store_attention<Attention, FromAttention>(p, b, s, tag, at);");
+  if (!e.fused_attention()) {
+    w.line("      asm volatile(\"// adamk: storer attention\");");
+    w.line("      store_attention<Attention, FromAttention>(p, b, s, tag, at);");
+  }
+  w.line("      asm volatile(\"// adamk: storer output\");");
   w.line("      b.forget();");
   w.line("      store_residual<Output, FromOutput, {}>(p, b, s, {}, tag, at);", mlp_exchanged,
          bias(small.output_bias, "kHidden"));
+  w.line("      asm volatile(\"// adamk: storer gate_up\");");
   if (mlp_exchanged) w.line("      if (tile_count<GateUp>() > 0) receive_norm_scale<FromOutput>(p, b, s, tag, at);");
   w.line("      {}<GateUp, FromGateUp>(p, b, s, {}, tag, {}, at);", e.fused_silu() ? "store_gated" : "store_rows",
          bias(small.gate_up_bias, "2 * kFfn"), !mlp_exchanged);
+  w.line("      asm volatile(\"// adamk: storer down\");");
   w.line("      b.forget();");
   w.line("      store_residual<Down, FromDown, {}>(p, b, s, {}, tag, at);", qkv_exchanged || head_exchanged,
          bias(small.down_bias, "kHidden"));
@@ -293,6 +319,7 @@ void write_storer(Writer& w, const Emission& e) {
   w.line("    const u32 tag = layer_tag(p, step, kLayers);");
   if (head_exchanged)
     w.line("    if (tile_count<Head>() > 0) receive_norm_scale<FromDown>(p, b, s, tag - 1, at);");
+  w.line("    asm volatile(\"// adamk: storer head\");");
   w.line("    store_logits<Head>(p, b, s, step, tag, {}, at);", !head_exchanged);
   w.line("  }}");
   w.line("}}");
@@ -308,12 +335,14 @@ __device__ __forceinline__ void run_control(const AdamkKernelParams& p, const Bl
   for (int step = 0; step < p.steps; ++step) {
     At at = {kLauncher, 0, 0, static_cast<u32>(step)};
     if (step < p.given_count) token = p.given[step];
+    asm volatile("// adamk: launcher step");
     hand_over_token(p, b, token, taken_parity, at);
     at.role = kController;)");
   const bool plain = std::any_of(e.plan.stages.begin(), e.plan.stages.end(),
                                  [](const StagePlan& stage) { return stage.input != Exchange::tagged; });
   if (plain) {
-    w.raw(R"(#pragma unroll 1
+    w.raw(R"(    asm volatile("// adamk: controller layer");
+#pragma unroll 1
     for (int layer = 0; layer < kLayers; ++layer) {
       at.layer = layer;
       if (layer > 0) control_edge<FromDown>(p, b, tile_count<Down>() > 0, tile_count<Qkv>() > 0, step, layer - 1, at);)");
@@ -331,7 +360,8 @@ __device__ __forceinline__ void run_control(const AdamkKernelParams& p, const Bl
     control_edge<FromDown>(p, b, tile_count<Down>() > 0, tile_count<Head>() > 0, step, kLayers - 1, at);
     __syncwarp();)");
   }
-  w.raw(R"(    token = next_token(p, b, step, layer_tag(p, step, kLayers), at);
+  w.raw(R"(    asm volatile("// adamk: launcher head");
+    token = next_token(p, b, step, layer_tag(p, step, kLayers), at);
   }
 }
 

@@ -29,6 +29,12 @@ Result<void> read_tiles(const JsonView& root, DagFile& file) {
   if (const auto plan = root.find("plan")) {
     ADAMK_TRY(file.plan, plan_from_json(*plan));
   }
+  if (const auto instructions = root.find("instruction_dag")) {
+    ADAMK_TRY(const std::string hash, text_of(*instructions, "plan_hash"));
+    if (!file.plan || file.plan->hash() != hash)
+      return tl::unexpected(instructions->error(Errc::bad_input, "belongs to another plan than the one in this file"));
+    file.instructions = instructions->value();
+  }
   const auto tiles = root.find("tile_dag");
   if (!tiles) return {};
   ADAMK_TRY(file.tiles, tile_dag_from_json(*tiles));
@@ -50,13 +56,14 @@ Json dag_to_json(const DagFile& file) {
   root["operators"] = operator_graph_to_json(make_operator_graph(file.deployment));
   if (file.plan) root["plan"] = plan_to_json(*file.plan);
   if (file.tiles) root["tile_dag"] = tile_dag_to_json(*file.tiles);
+  if (file.instructions) root["instruction_dag"] = *file.instructions;
   return root;
 }
 
 Result<DagFile> dag_from_json(const JsonView& root) {
   ADAMK_CHECK(expect_format(root, kFormat, kVersion));
   ADAMK_CHECK(root.only_keys({"format", "version", "deployment_key", "model_path", "random_weights", "deployment",
-                              "operators", "plan", "tile_dag"}));
+                              "operators", "plan", "tile_dag", "instruction_dag"}));
   DagFile file;
   ADAMK_TRY(const JsonView deployment, root.at("deployment"));
   ADAMK_TRY(file.deployment, deployment_from_json(deployment));

@@ -130,9 +130,18 @@ class Parser {
           return error(s.line, "label '{}' exists already", s.text);
         body().labels.emplace_back(static_cast<int>(body().code.size()), s.text);
         return {};
+      case StatementKind::marker:
+        if (in_function_) mark(s.text);
+        return {};
       case StatementKind::plain: return plain(s);
     }
     return {};
+  }
+
+  void mark(const std::string& text) {
+    const int at = static_cast<int>(body().code.size());
+    const bool labelled = !body().labels.empty() && body().labels.back().first == at;
+    body().markers.push_back({at, labelled, text});
   }
 
   Result<void> line(const Statement& s) {

@@ -1,5 +1,6 @@
 #include "scanner.h"
 
+#include <algorithm>
 #include <cctype>
 #include <optional>
 
@@ -9,7 +10,11 @@ namespace {
 bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%'; }
 
-/// Comments replaced by blanks, so that offsets and lines stay what they were.
+/// What generated kernels say of themselves in comments; inline assembly carries them into PTX.
+constexpr std::string_view kMarker = "// adamk: ";
+constexpr char kMarks = '\1';
+
+/// Comments replaced by blanks, so that offsets and lines stay what they were. Of a marker the text stays, behind kMarks.
 Result<std::string> without_comments(std::string_view text) {
   std::string out(text);
   int line = 1;
@@ -19,6 +24,10 @@ Result<std::string> without_comments(std::string_view text) {
       const std::size_t end = out.find('"', i + 1);
       if (end == std::string::npos) return fail(Errc::bad_input, "PTX line {}: a string has no end", line);
       i = end;
+    } else if (out.compare(i, kMarker.size(), kMarker) == 0) {
+      for (std::size_t blank = 0; blank < kMarker.size(); ++blank) out[i + blank] = ' ';
+      out[i] = kMarks;
+      while (i + 1 < out.size() && out[i + 1] != '\n') ++i;
     } else if (out.compare(i, 2, "//") == 0) {
       while (i < out.size() && out[i] != '\n') out[i++] = ' ';
       if (i < out.size()) ++line;
@@ -64,6 +73,10 @@ class Scanner {
         if (--depth_ < 0) return fail(Errc::bad_input, "PTX line {}: '}}' closes nothing", line_);
         emit(StatementKind::close, "}");
         ++at_;
+      } else if (text_[at_] == kMarks) {
+        std::string text = marker();
+        while (!text.empty() && is_space(text.back())) text.pop_back();
+        emit(StatementKind::marker, text.substr(std::min(text.size(), kMarker.size())));
       } else if (text_[at_] == ';') {   // an empty statement, as inline assembly leaves behind
         ++at_;
       } else {
@@ -83,6 +96,13 @@ class Scanner {
     }
   }
 
+  /// Up to the end of its line.
+  std::string marker() {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && text_[at_] != '\n') ++at_;
+    return text_.substr(begin, at_ - begin);
+  }
+
   bool label() {
     std::size_t end = at_;
     while (end < text_.size() && is_name(text_[end])) ++end;
@@ -99,6 +119,8 @@ class Scanner {
     int braces = 0;   // of vector operands and initialisers
     const bool by_line = ends_with_line(std::string_view(text_).substr(at_));
     for (; at_ < text_.size(); ++at_) {
+      if (text_[at_] == kMarks) marker();   // a comment inside a statement marks nothing
+      if (at_ == text_.size()) break;
       const char c = text_[at_];
       if (c == '\n' && by_line) return finish(StatementKind::line, collected, first);
       if (c == ';' && braces == 0) {

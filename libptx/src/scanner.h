@@ -16,6 +16,7 @@ enum class StatementKind {
   open,      // {
   close,     // }
   label,     // name without ':'
+  marker,    // a comment "// adamk: ..." on a line of its own, from there on
 };
 
 struct Statement {

@@ -182,6 +182,7 @@ Result<PtxStatistics> ptx_statistics(std::string_view text) {
   PtxStatistics statistics;
   int depth = 0;   // 1: a function's body; deeper: scopes inside it
   for (const Statement& statement : statements) {
+    if (statement.kind == StatementKind::marker) continue;
     if (statement.kind == StatementKind::open) {
       if (depth == 0) return tl::unexpected(at_line(statement, "a block outside of a function"));
       // The first block after a header is the body itself.

@@ -22,10 +22,11 @@ struct DagFile {
   std::optional<std::uint64_t> random_weights;  // seed, when the weights are to be made rather than loaded
   std::optional<Plan> plan;
   std::optional<TileDag> tiles;                 // of `plan`
+  std::optional<Json> instructions;             // of `plan`: its instruction DAG, for other programs to read
 };
 
 Json dag_to_json(const DagFile& file);
-/// Checks that the stored key is the deployment's, and the tile DAG's plan hash the plan's.
+/// Checks that the stored key is the deployment's, and the plan hash of tile and instruction DAG the plan's.
 Result<DagFile> dag_from_json(const JsonView& root);
 
 Result<DagFile> read_dag(const std::filesystem::path& path);

@@ -84,6 +84,14 @@ struct PtxVariable {
   std::vector<std::uint8_t> initial;   // global, constant: initial bytes (zeros when none are given)
 };
 
+/// "// adamk: consumer qkv" in the text: from instruction `at` on, in the flow of control, this is what runs. Before a label
+/// at the same instruction unless `labelled`.
+struct PtxMarker {
+  int at = 0;
+  bool labelled = false;
+  std::string text;                    // "consumer qkv"
+};
+
 struct PtxBody {
   std::string name;
   bool entry = false;
@@ -93,6 +101,7 @@ struct PtxBody {
   std::vector<PtxRegister> registers;
   std::vector<PtxInstruction> code;
   std::vector<std::pair<int, std::string>> labels;   // instruction index, name; in order
+  std::vector<PtxMarker> markers;                    // in order
 };
 
 struct PtxModule {
