@@ -169,7 +169,7 @@ class Census {
   /// Parameters of calls and their results.
   bool pass_memory(const Function& f, const PtxInstruction& i) {
     bool changed = false;
-    if (i.op == PtxOp::st && i.space == PtxSpace::param) {
+    if (i.op == PtxOp::st && i.space == PtxSpace::param && i.operands.size() > 1) {
       const int variable = i.operands[0].variable;
       if (variable >= 0) changed = add(memory_[at(variable)], of_operand(f.counted, i.operands[1]));
     } else if (i.op == PtxOp::call && i.target >= 0) {
