@@ -6,7 +6,7 @@
 
 #include "adamk/runtime/arch.h"
 #include "adamk/runtime/kernel_params.h"
-#include "watchdog.h"
+#include "adamk/runtime/watchdog.h"
 
 namespace adamk {
 namespace {

@@ -1,4 +1,4 @@
-#include "watchdog.h"
+#include "adamk/runtime/watchdog.h"
 
 #include <fmt/format.h>
 

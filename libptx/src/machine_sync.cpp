@@ -1,0 +1,492 @@
+// How lanes, warps, blocks and copies wait for one another.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "machine.h"
+
+namespace adamk::ptx {
+
+/// Brings the lanes of `wanted` together, at the same instruction or (bar.warp.sync) at any such. False: `f` waits.
+bool Machine::gather(Warp& warp, Fragment*& f, std::uint32_t wanted, bool same_instruction) {
+  const Op& op = program_.code[static_cast<std::size_t>(f->pc)];
+  if ((f->mask & ~wanted) != 0) {
+    fault(warp, op, std::countr_zero(f->mask & ~wanted), fmt::format("takes part in a synchronisation of lanes {:#x} only", wanted));
+    return false;
+  }
+  const std::uint32_t needed = wanted & warp.live;
+  if (f->mask == needed) return true;
+  std::uint32_t together = f->mask;
+  for (const Fragment& other : warp.fragments) {
+    if (&other == f || other.mask == 0 || other.state != State::warp_sync) continue;
+    const bool joins = same_instruction ? other.pc == f->pc && other.stack == f->stack
+                                        : program_.code[static_cast<std::size_t>(other.pc)].kind == Kind::warp_sync;
+    if (joins) together |= other.mask;
+  }
+  if ((together & needed) != needed) {
+    f->state = State::warp_sync;
+    f->wanted = wanted;
+    return false;
+  }
+  for (Fragment& other : warp.fragments) {
+    if (&other == f || other.mask == 0 || other.state != State::warp_sync) continue;
+    if (other.pc == f->pc && other.stack == f->stack) {
+      f->mask |= other.mask;
+      other.mask = 0;
+    } else if (!same_instruction && program_.code[static_cast<std::size_t>(other.pc)].kind == Kind::warp_sync) {
+      other.state = State::ready;
+      ++other.pc;
+    }
+  }
+  f->acted = true;
+  ++progress_;
+  return true;
+}
+
+bool Machine::shuffle(Warp& warp, const Op& op, std::uint32_t mask) {
+  std::uint32_t result[32] = {}, valid = 0;
+  const auto* values = at<std::uint32_t>(warp, op.s[0]);
+  const auto* b = at<std::uint32_t>(warp, op.s[1]);
+  const auto* c = at<std::uint32_t>(warp, op.s[2]);
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {   // PTX ISA, "shfl.sync", pseudo code
+    const int lane = std::countr_zero(rest);
+    const auto i = static_cast<std::size_t>(lane);
+    const int clamp = static_cast<int>(c[i] & 0x1f), segment = static_cast<int>(c[i] >> 8 & 0x1f), by = static_cast<int>(b[i] & 0x1f);
+    const int most = (lane & segment) | (clamp & ~segment), least = lane & segment;
+    int from = lane;
+    bool in_range = false;
+    switch (op.mode) {
+      case 0: from = lane - by; in_range = from >= most; break;
+      case 1: from = lane + by; in_range = from <= most; break;
+      case 2: from = lane ^ by; in_range = from <= most; break;
+      default: from = least | (by & ~segment); in_range = from <= most;
+    }
+    if (!in_range) from = lane;
+    if (!(mask >> from & 1)) {
+      fault(warp, op, lane, fmt::format("reads from lane {}, which does not take part ({:#x} do, {:#x} are live)", from, mask, warp.live));
+      return false;
+    }
+    result[i] = values[from];
+    if (in_range) valid |= 1u << lane;
+  }
+  lane_ops().mov32(at<void>(warp, op.d[0]), result, nullptr, nullptr, 0, mask);
+  if (op.predicate_out >= 0) {
+    std::uint32_t& p = warp.predicates[static_cast<std::size_t>(op.predicate_out)];
+    p = (p & ~mask) | (valid & mask);
+  }
+  return true;
+}
+
+bool Machine::vote(Warp& warp, const Op& op, std::uint32_t mask) {
+  if (op.kind == Kind::vote) {
+    std::uint32_t bits = warp.predicates[static_cast<std::size_t>(op.predicate_in)];
+    if (op.combine_negated) bits = ~bits;
+    bits &= mask;
+    if (op.mode == 3) {
+      for (std::size_t lane = 0; lane < 32; ++lane)
+        if (mask >> lane & 1) at<std::uint32_t>(warp, op.d[0])[lane] = bits;
+      return true;
+    }
+    const bool result = op.mode == 0 ? bits == mask : op.mode == 1 ? bits != 0 : bits == mask || bits == 0;
+    std::uint32_t& p = warp.predicates[static_cast<std::size_t>(op.predicate_out)];
+    p = result ? p | mask : p & ~mask;
+    return true;
+  }
+  const auto* values = at<std::uint32_t>(warp, op.s[0]);
+  std::uint32_t out[32] = {};
+  for (std::size_t lane = 0; lane < 32; ++lane) {
+    if (!(mask >> lane & 1)) continue;
+    std::uint32_t sum = 0;
+    bool first = true;
+    for (std::size_t other = 0; other < 32; ++other) {
+      if (!(mask >> other & 1)) continue;
+      const std::uint32_t v = values[other];
+      if (op.kind == Kind::match) {
+        sum |= v == values[lane] ? 1u << other : 0;
+        continue;
+      }
+      const bool less = is_signed(op.type) ? static_cast<std::int32_t>(v) < static_cast<std::int32_t>(sum) : v < sum;
+      if (first) sum = v;
+      else if (op.mode == 0) sum += v;
+      else if (op.mode == 1) sum = less ? v : sum;
+      else if (op.mode == 2) sum = less ? sum : v;
+      else if (op.mode == 3) sum &= v;
+      else if (op.mode == 4) sum |= v;
+      else sum ^= v;
+      first = false;
+    }
+    out[lane] = sum;
+  }
+  lane_ops().mov32(at<void>(warp, op.d[0]), out, nullptr, nullptr, 0, mask);
+  return true;
+}
+
+// ---- barriers of a block ---------------------------------------------------------------------------------------------------
+
+void Machine::release_named(NamedBarrier& barrier, int number) {
+  std::vector<int> warps;
+  for (const int id : barrier.warps) {
+    for (Fragment& f : warps_[static_cast<std::size_t>(id)].fragments) {
+      if (f.mask == 0 || f.state != State::bar || f.barrier != number) continue;
+      f.state = State::ready;
+      f.acted = true;
+      ++f.pc;
+    }
+    warps.push_back(id);
+    queue(id);
+  }
+  if (races_) races_->block_sync(warps);
+  barrier = NamedBarrier{};
+  ++progress_;
+}
+
+bool Machine::named_barrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
+  Fragment* self = &f;
+  if (!gather(warp, self, warp.live, true)) return false;   // the aligned form: a warp arrives as one
+  const std::uint32_t number = uniform(warp, op.s[0], mask);
+  if (number > 15) {
+    fault(warp, op, std::countr_zero(mask), fmt::format("there is no barrier {}", number));
+    return false;
+  }
+  NamedBarrier& barrier = blocks_[static_cast<std::size_t>(warp.block)].named[number];
+  const std::uint32_t count = op.s[1] == kNoRef ? 0 : uniform(warp, op.s[1], mask);
+  if (barrier.arrived > 0 && barrier.expected != count) {
+    fault(warp, op, std::countr_zero(mask), fmt::format("barrier {} is used by {} threads and by {}", number, barrier.expected, count));
+    return false;
+  }
+  barrier.expected = count;
+  barrier.arrived += static_cast<std::uint32_t>(std::popcount(self->mask));
+  barrier.warps.push_back(id);
+  if (races_) races_->step(id);
+  if (op.kind == Kind::bar) {
+    self->state = State::bar;
+    self->barrier = static_cast<int>(number);
+  } else {
+    ++self->pc;
+  }
+  if (barrier.arrived >= (count == 0 ? blocks_[static_cast<std::size_t>(warp.block)].live_threads : count))
+    release_named(barrier, static_cast<int>(number));
+  return false;
+}
+
+// ---- mbarriers -------------------------------------------------------------------------------------------------------------
+
+Mbarrier* Machine::barrier_at(Warp& warp, const Op& op, int lane, int block, std::uint32_t address) {
+  auto& all = blocks_[static_cast<std::size_t>(block)].mbarriers;
+  const auto found = all.find(address);
+  if (found != all.end()) return &found->second;
+  fault(warp, op, lane, fmt::format("there is no initialised mbarrier at shared {:#x}", address));
+  return nullptr;
+}
+
+void Machine::complete(int block, std::uint32_t address, Mbarrier& barrier) {
+  if (barrier.pending != 0 || barrier.bytes != 0) return;
+  ++barrier.phase;
+  barrier.pending = barrier.expected;
+  if (races_) races_->barrier_complete(block, address);
+  for (const int id : barrier.waiting) {
+    for (Fragment& f : warps_[static_cast<std::size_t>(id)].fragments)
+      if (f.state == State::mbarrier && f.barrier == static_cast<int>(address) && f.block == block) f.state = State::ready;
+    queue(id);
+  }
+  barrier.waiting.clear();
+  ++progress_;
+}
+
+bool Machine::mbarrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
+  if (races_ && op.kind != Kind::mbarrier_wait) races_->step(id);
+  std::uint32_t passed = 0;
+  int first_block = 0;
+  std::uint32_t first_address = 0;
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const auto i = static_cast<std::size_t>(lane);
+    int block = 0;
+    std::uint32_t address = 0;
+    if (!shared_address(warp, op, lane, address_of(warp, op.address, op.offset, op.wide_address, lane), &block, &address)) return false;
+    if (rest == mask) first_block = block, first_address = address;
+    if (op.kind == Kind::mbarrier_init) {
+      const Block& owner = blocks_[static_cast<std::size_t>(block)];
+      const std::uint32_t count = at<std::uint32_t>(warp, op.s[0])[i];
+      if (address % 8 != 0 || address < kSharedBase || address - kSharedBase + 8 > owner.shared.size() || count < 1 || count >= (1u << 20)) {
+        fault(warp, op, lane, fmt::format("an mbarrier of {} arrivals at shared {:#x}", count, address));
+        return false;
+      }
+      blocks_[static_cast<std::size_t>(block)].mbarriers[address] = Mbarrier{count, count, 0, 0, {}};
+      if (races_) races_->barrier_init(block, address);
+      continue;
+    }
+    Mbarrier* barrier = barrier_at(warp, op, lane, block, address);
+    if (barrier == nullptr) return false;
+    switch (op.kind) {
+      case Kind::mbarrier_inval: blocks_[static_cast<std::size_t>(block)].mbarriers.erase(address); break;
+      case Kind::mbarrier_expect: barrier->bytes += at<std::uint32_t>(warp, op.s[0])[i]; break;
+      case Kind::mbarrier_arrive: {
+        std::uint32_t count = 1;
+        if (op.mode == 1) barrier->bytes += at<std::uint32_t>(warp, op.s[0])[i];
+        else if (op.s[0] != kNoRef) count = at<std::uint32_t>(warp, op.s[0])[i];
+        if (count < 1 || count > barrier->pending) {
+          fault(warp, op, lane, fmt::format("{} arrivals at the mbarrier at shared {:#x}, which expects {} more in phase {}", count, address,
+                                            barrier->pending, barrier->phase));
+          return false;
+        }
+        if (op.d[0] != kNoRef) at<std::uint64_t>(warp, op.d[0])[i] = barrier->phase;
+        barrier->pending -= count;
+        if (races_) races_->barrier_arrive(id, lane, block, address);
+        complete(block, address, *barrier);
+        break;
+      }
+      default: {
+        const bool done = op.mode == 1 ? (barrier->phase & 1u) != (at<std::uint32_t>(warp, op.s[0])[i] & 1u)
+                                       : barrier->phase != at<std::uint64_t>(warp, op.s[0])[i];
+        if (done) passed |= 1u << lane;
+      }
+    }
+  }
+  if (op.kind != Kind::mbarrier_wait) {
+    f.acted = true;
+    ++progress_;
+    return true;
+  }
+  if (passed != mask && !forced_) {
+    // Not all lanes may go on. Those that wait sleep until the barrier they wait for has turned; the instruction is run again then.
+    const std::uint32_t late = mask & ~passed;
+    Fragment& waiting = passed == 0 ? f : split(warp, f, late);
+    const int lane = std::countr_zero(late);
+    int block = 0;
+    std::uint32_t address = 0;
+    shared_address(warp, op, lane, address_of(warp, op.address, op.offset, op.wide_address, lane), &block, &address);
+    waiting.state = State::mbarrier;
+    waiting.barrier = static_cast<int>(address);
+    waiting.block = block;
+    barrier_at(warp, op, lane, block, address)->waiting.push_back(id);
+    return false;
+  }
+  std::uint32_t& p = warp.predicates[static_cast<std::size_t>(op.predicate_out)];
+  p = (p & ~mask) | passed;
+  if (passed != 0 && races_) races_->step(id), races_->barrier_wait(id, passed, first_block, first_address);
+  return true;
+}
+
+// ---- asynchronous copies ---------------------------------------------------------------------------------------------------
+
+/// cp.async and the arrivals behind it: in order of issue within a warp.
+bool Machine::start_copy(Warp& warp, int id, const Op& op, std::uint32_t mask) {
+  Copy copy;
+  copy.warp = id;
+  copy.block = warp.block;
+  copy.mask = mask;
+  copy.line = op.line;
+  copy.arrival = op.kind == Kind::cp_mbarrier_arrive;
+  copy.bytes = copy.arrival ? 0 : static_cast<std::uint32_t>(op.offset3);
+  copy.due = report_.warp_instructions + random(2000);
+  if (races_) races_->step(id);
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const auto i = static_cast<std::size_t>(lane);
+    int block = 0;
+    if (!shared_address(warp, op, lane, address_of(warp, op.address, op.offset, op.wide_address, lane), &block, &copy.to[i])) return false;
+    if (block != warp.block) {
+      fault(warp, op, lane, "copies into another block");
+      return false;
+    }
+    if (copy.arrival) {
+      Mbarrier* barrier = barrier_at(warp, op, lane, block, copy.to[i]);
+      if (barrier == nullptr) return false;
+      if (op.mode == 0) ++barrier->pending;   // without .noinc the arrival is one more
+    } else {
+      Place place;
+      copy.from[i] = address_of(warp, op.address2, op.offset2, true, lane);
+      if (!find(warp, op, lane, PtxSpace::global, copy.from[i], static_cast<int>(copy.bytes), false, &place)) return false;
+      const std::uint64_t shared = blocks_[static_cast<std::size_t>(block)].shared.size();
+      if (copy.to[i] % copy.bytes != 0 || copy.to[i] < kSharedBase || copy.to[i] - kSharedBase + copy.bytes > shared) {
+        fault(warp, op, lane, fmt::format("writes {} bytes at shared {:#x}; the block has [{:#x}, {:#x})", copy.bytes, copy.to[i], kSharedBase,
+                                          kSharedBase + shared));
+        return false;
+      }
+    }
+    copy.group[i] = warp.committed[i];
+    ++warp.copies[i];
+    if (races_) copy.handles[i] = races_->async_begin(id, lane, op.line, false, warp.block, copy.to[i]);
+  }
+  copies_.push_back(std::move(copy));
+  ++progress_;
+  return true;
+}
+
+bool Machine::start_bulk(Warp& warp, int id, const Op& op, std::uint32_t mask) {
+  if (races_) races_->step(id);
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    Copy copy;
+    copy.bulk = true;
+    copy.warp = id;
+    copy.mask = 1u << lane;
+    copy.line = op.line;
+    copy.bytes = at<std::uint32_t>(warp, op.s[0])[lane];
+    copy.from[0] = address_of(warp, op.address2, op.offset2, true, lane);
+    int barrier_block = 0;
+    if (!shared_address(warp, op, lane, address_of(warp, op.address, op.offset, op.wide_address, lane), &copy.block, &copy.to[0]) ||
+        !shared_address(warp, op, lane, address_of(warp, op.address3, op.offset3, op.mode == 1, lane), &barrier_block, &copy.barrier))
+      return false;
+    const std::uint64_t shared = blocks_[static_cast<std::size_t>(copy.block)].shared.size();
+    const EmulatedMemory::Allocation* source = memory_.at(copy.from[0]);
+    const std::uint64_t offset = copy.from[0] & ((std::uint64_t{1} << 36) - 1);
+    if (copy.bytes == 0 || copy.bytes % 16 != 0 || copy.to[0] % 16 != 0 || copy.from[0] % 16 != 0) {
+      fault(warp, op, lane, fmt::format("a bulk copy of {} bytes from {:#x} to shared {:#x}; all three must be multiples of 16", copy.bytes, copy.from[0], copy.to[0]));
+      return false;
+    }
+    if (copy.to[0] < kSharedBase || copy.to[0] - kSharedBase + copy.bytes > shared) {
+      fault(warp, op, lane, fmt::format("writes {} bytes at shared {:#x}; the block has [{:#x}, {:#x})", copy.bytes, copy.to[0], kSharedBase, kSharedBase + shared));
+      return false;
+    }
+    if (source == nullptr || offset + copy.bytes > static_cast<std::uint64_t>(source->bytes)) {
+      fault(warp, op, lane, source == nullptr ? fmt::format("reads {} bytes at {:#x}, where nothing is allocated", copy.bytes, copy.from[0])
+                                              : fmt::format("reads {} bytes at offset {} of an allocation of {}", copy.bytes, offset, source->bytes));
+      return false;
+    }
+    if (barrier_at(warp, op, lane, barrier_block, copy.barrier) == nullptr) return false;
+    if (barrier_block != copy.block) {
+      fault(warp, op, lane, "completes on an mbarrier of another block than it writes to");
+      return false;
+    }
+    copy.due = report_.warp_instructions + random(4000);
+    if (races_) copy.handle = races_->async_begin(id, lane, op.line, true, copy.block, copy.barrier);
+    copies_.push_back(std::move(copy));
+  }
+  ++progress_;
+  return true;
+}
+
+bool Machine::wait_copies(Warp& warp, Fragment& f, const Op& op, std::uint32_t mask) {
+  for (const Copy& copy : copies_) {
+    if (copy.bulk || copy.arrival || &warps_[static_cast<std::size_t>(copy.warp)] != &warp) continue;
+    for (std::uint32_t rest = mask & copy.mask; rest != 0; rest &= rest - 1) {
+      const auto lane = static_cast<std::size_t>(std::countr_zero(rest));
+      // wait_group N: all but the N latest groups; wait_all: also what no group holds yet.
+      if (op.mode == 0 || static_cast<std::int64_t>(copy.group[lane]) < static_cast<std::int64_t>(warp.committed[lane]) - op.offset) {
+        f.state = State::copies;
+        return false;
+      }
+    }
+  }
+  f.acted = true;
+  if (races_) {
+    races_->step(static_cast<int>(&warp - warps_.data()));
+    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) races_->async_known(static_cast<int>(&warp - warps_.data()), std::countr_zero(rest));
+  }
+  return true;
+}
+
+void Machine::finish(Copy& copy) {
+  Warp& warp = warps_[static_cast<std::size_t>(copy.warp)];
+  Block& block = blocks_[static_cast<std::size_t>(copy.block)];
+  const auto move = [&](std::uint64_t from, std::uint32_t to, std::uint32_t bytes, int handle) {
+    EmulatedMemory::Allocation* source = memory_.at(from);
+    const std::uint64_t offset = from & ((std::uint64_t{1} << 36) - 1), at = to - kSharedBase;
+    std::memcpy(block.shared.data() + at, source->data + offset, bytes);
+    for (std::uint32_t i = 0; i < bytes; ++i) block.written[(at + i) / 64] |= std::uint64_t{1} << ((at + i) % 64);
+    if (races_) races_->async_move(handle, from, to, static_cast<int>(bytes));
+  };
+  ++progress_;
+  if (copy.bulk) {
+    move(copy.from[0], copy.to[0], copy.bytes, copy.handle);
+    const auto found = block.mbarriers.find(copy.barrier);
+    if (found == block.mbarriers.end()) return;
+    found->second.bytes -= copy.bytes;
+    if (races_) races_->async_complete(copy.handle, copy.block, copy.barrier), races_->async_end(copy.handle);
+    complete(copy.block, copy.barrier, found->second);
+    return;
+  }
+  for (std::uint32_t rest = copy.mask; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    const auto i = static_cast<std::size_t>(lane);
+    --warp.copies[i];
+    if (!copy.arrival) {
+      move(copy.from[i], copy.to[i], copy.bytes, copy.handles[i]);
+      if (races_) races_->async_end(copy.handles[i]);
+      continue;
+    }
+    const auto found = block.mbarriers.find(copy.to[i]);
+    if (found == block.mbarriers.end() || found->second.pending == 0) {
+      if (!failed_) {
+        failed_ = true;
+        report_.error = fmt::format("PTX line {}: the arrival behind copies of block {}, warp {}, lane {} finds no mbarrier that expects it at shared {:#x}",
+                                    copy.line, warp.block, warp.index, lane, copy.to[i]);
+      }
+      return;
+    }
+    --found->second.pending;
+    if (races_) races_->async_complete(copy.handles[i], copy.block, copy.to[i]), races_->async_end(copy.handles[i]);
+    complete(copy.block, copy.to[i], found->second);
+  }
+  for (Fragment& f : warp.fragments) {
+    if (f.state != State::copies) continue;
+    f.state = State::ready;
+    queue(copy.warp);
+  }
+}
+
+/// Copies that are due; with `first`, the earliest one even if it is not (nothing else can move).
+void Machine::finish_copies(bool first) {
+  if (copies_.empty()) return;
+  std::uint64_t now = report_.warp_instructions;
+  if (first) {
+    now = copies_.front().due;
+    for (const Copy& copy : copies_) now = std::min(now, copy.due);
+  }
+  std::vector<Copy> due;
+  for (std::size_t i = 0; i < copies_.size();) {
+    Copy& copy = copies_[i];
+    // cp.async of one warp land in order, so that an arrival behind them finds them landed.
+    const bool blocked = !copy.bulk && std::any_of(copies_.begin(), copies_.begin() + static_cast<std::ptrdiff_t>(i), [&](const Copy& earlier) {
+      return !earlier.bulk && earlier.warp == copy.warp;
+    });
+    if (copy.due > now || blocked) {
+      ++i;
+      continue;
+    }
+    due.push_back(std::move(copy));
+    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (first && due.empty() && !copies_.empty()) {
+    due.push_back(std::move(copies_.front()));
+    copies_.erase(copies_.begin());
+  }
+  for (Copy& copy : due) finish(copy);
+}
+
+// ---- clusters --------------------------------------------------------------------------------------------------------------
+
+bool Machine::cluster(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
+  const auto which = static_cast<std::size_t>(warp.block / launch_.cluster);
+  const std::uint32_t threads = static_cast<std::uint32_t>(launch_.threads * launch_.cluster);
+  if (op.kind == Kind::cluster_arrive) {
+    if (races_) races_->step(id);
+    std::uint32_t& arrived = cluster_arrived_[which][cluster_phase_[which] & 1u];
+    f.barrier = static_cast<int>(cluster_phase_[which]);   // the phase a wait of these lanes is for
+    arrived += static_cast<std::uint32_t>(std::popcount(mask));
+    ++f.pc;
+    f.acted = true;
+    ++progress_;
+    if (arrived < threads) return true;
+    arrived = 0;
+    ++cluster_phase_[which];
+    std::vector<int> warps;
+    for (int w = 0; w < launch_.cluster * warps_per_block_; ++w) warps.push_back(static_cast<int>(which) * launch_.cluster * warps_per_block_ + w);
+    if (races_) races_->block_sync(warps);
+    for (const int other : warps) {
+      for (Fragment& each : warps_[static_cast<std::size_t>(other)].fragments)
+        if (each.state == State::cluster) each.state = State::ready, queue(other);
+    }
+    return true;
+  }
+  if (f.barrier == static_cast<int>(cluster_phase_[which])) {
+    f.state = State::cluster;
+    return false;
+  }
+  ++f.pc;
+  return true;
+}
+
+}  // namespace adamk::ptx
