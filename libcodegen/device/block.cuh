@@ -79,12 +79,16 @@ struct Loader {
   u64 policy = 0;
 };
 
-// Asynchronous copies write shared memory that must outlive them: wait for all before leaving.
-__device__ __noinline__ void drain_and_leave(u32 tail_slot, u32 tail_parity, u32 in_flight) {
+// Asynchronous copies write shared memory that must outlive them: the loader waits for all before it leaves, also at its end,
+// since the watchdog may call the other warps away.
+__device__ __noinline__ void drain(u32 tail_slot, u32 tail_parity, u32 in_flight) {
   for (; in_flight > 0; --in_flight) {
     while (!barrier_passed(shared_base() + kRingFull + 8 * tail_slot, tail_parity)) {}
     advance(tail_slot, tail_parity);
   }
+}
+__device__ __forceinline__ void drain_and_leave(const Loader& loader) {
+  drain(loader.tail_slot, loader.tail_parity, loader.in_flight);
   leave();
 }
 
@@ -99,12 +103,12 @@ __device__ __forceinline__ void fill(const AdamkKernelParams& p, const Block& b,
                                      u32 bytes, At at) {
   if (loader.in_flight == kWindow) {
     if (!barrier_wait_or_fail(p, shared_base() + kRingFull + 8 * loader.tail_slot, loader.tail_parity, at))
-      drain_and_leave(loader.tail_slot, loader.tail_parity, loader.in_flight);
+      drain_and_leave(loader);
     advance(loader.tail_slot, loader.tail_parity);
     --loader.in_flight;
   }
   if (!barrier_wait_or_fail(p, shared_base() + kRingEmpty + 8 * loader.slot, loader.empty_parity, at))
-    drain_and_leave(loader.tail_slot, loader.tail_parity, loader.in_flight);
+    drain_and_leave(loader);
   const u32 full = shared_base() + kRingFull + 8 * loader.slot;
   const u32 to = shared_base() + kRingOffset + loader.slot * kRingStageBytes;
 #if __CUDA_ARCH__ >= 900

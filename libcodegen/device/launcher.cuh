@@ -28,7 +28,10 @@ __device__ __forceinline__ int next_token(const AdamkKernelParams& p, const Bloc
     take_better(best, __uint_as_float(static_cast<u32>(packets.a)), static_cast<int>(static_cast<u32>(packets.b)));
   }
   best = warp_best(best);
-  if constexpr (kOrderKvPerToken) fence_gpu();   // acquires what the other SMs appended
+  if constexpr (kOrderKvPerToken) {
+    fence_gpu();    // acquires what the other SMs appended
+    __syncwarp();   // for lane 0 too, which hands it on with the next token: each lane has polled entries of its own
+  }
   // A step of NaN logits has no best row; any row of the table will do, the tokens are meaningless anyway.
   const int token = static_cast<u32>(best.index) < static_cast<u32>(kVocab) ? best.index : 0;
   if (blockIdx.x == 0 && b.lane == 0) p.tokens[step] = token;

@@ -195,6 +195,7 @@ __device__ __forceinline__ void run_loader(const AdamkKernelParams& p, const Blo
     asm volatile("// adamk: loader head");
     load_stage<Head>(p, b, loader, weights + Head::kOffset, {kLoader, 0, kLayers, static_cast<u32>(step)});
   }
+  drain(loader.tail_slot, loader.tail_parity, loader.in_flight);
 }
 )");
 }
