@@ -37,7 +37,7 @@ function(adamk_room name)
     include(${root}/room.cmake)
   endif()
 
-  file(GLOB tests CONFIGURE_DEPENDS ${root}/tests/*_test.cpp)
+  file(GLOB tests CONFIGURE_DEPENDS ${root}/tests/*.cpp)
   if(tests)
     add_executable(test_${name} ${tests})
     target_link_libraries(test_${name} PRIVATE adamk_${name} GTest::gtest_main)
