@@ -317,7 +317,8 @@ class Decoder {
       if (part.kind == PtxOperandKind::sink) continue;
       ADAMK_TRY(*ref, value(at, part, part_type));
     }
-    ADAMK_TRY(unpack ? op.s[0] : op.d[0], value(at, whole, at.type));
+    Ref* ref = unpack ? &op.s[0] : &op.d[0];
+    ADAMK_TRY(*ref, value(at, whole, at.type));
     return {};
   }
 
