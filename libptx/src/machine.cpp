@@ -42,7 +42,7 @@ Machine::Machine(const Program& program, EmulatedMemory& memory, const EmulatorL
     start_warp(warps_[i]);
     queue(static_cast<int>(i));
   }
-  if (options.detect_races) races_ = std::make_unique<RaceDetector>(launch.blocks, warps_per_block_);
+  if (options.detect_races) races_ = std::make_unique<RaceDetector>(launch.blocks, warps_per_block_, launch.cluster);
 }
 
 void Machine::start_warp(Warp& warp) {
@@ -369,10 +369,10 @@ bool Machine::execute(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
     case Kind::cluster_arrive:
     case Kind::cluster_wait: return cluster(warp, id, f, op, mask);
     case Kind::fence:
-      if (races_) races_->step(id), races_->fence(id, mask);
+      if (races_) races_->step(id), races_->fence(id, mask, op.scope);
       break;
     case Kind::fence_proxy:
-      if (races_) races_->step(id), races_->fence_proxy(id);
+      if (races_) races_->step(id), races_->fence_proxy(id, mask);
       break;
     case Kind::nothing: break;
     case Kind::mbarrier_init:
@@ -394,6 +394,7 @@ bool Machine::execute(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
     case Kind::cp_commit:
       for (std::size_t lane = 0; lane < 32; ++lane)
         if (mask >> lane & 1) ++warp.committed[lane];
+      if (races_) races_->async_commit(id, mask);
       break;
     case Kind::cp_wait: if (!wait_copies(warp, f, op, mask)) return false; break;
     case Kind::branch: {
@@ -481,7 +482,7 @@ void Machine::leave(Warp& warp, int id, Fragment& f, std::uint32_t mask) {
     NamedBarrier& barrier = block.named[i];
     if (barrier.arrived > 0 && barrier.expected == 0 && barrier.arrived >= block.live_threads) release_named(barrier, static_cast<int>(i));
   }
-  static_cast<void>(id);
+  if (races_) races_->lanes_left(id, mask);
 }
 
 std::string Machine::describe(const Warp& warp, const Fragment& f) const {

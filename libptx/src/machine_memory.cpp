@@ -167,7 +167,7 @@ bool Machine::load(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t 
   if (strong(op.order)) f.polled = true;
   if (races_ && noted) {
     races_->step(id);
-    races_->access(id, mask, op.line, shared, block, addresses, op.width, bytes, AccessKind::read, op.order, op.mode == 1);
+    races_->access(id, mask, op.line, shared, block, addresses, op.width, bytes, AccessKind::read, op.order, op.mode == 1, op.scope);
   }
   return true;
 }
@@ -196,7 +196,7 @@ bool Machine::store(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t
   ++progress_;
   if (races_ && noted) {
     races_->step(id);
-    races_->access(id, mask, op.line, shared, block, addresses, op.width, bytes, AccessKind::write, op.order);
+    races_->access(id, mask, op.line, shared, block, addresses, op.width, bytes, AccessKind::write, op.order, false, op.scope);
   }
   return true;
 }
@@ -243,7 +243,7 @@ bool Machine::atomic(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_
       std::uint64_t addresses[32];
       addresses[i] = place.address;
       races_->access(id, 1u << lane, op.line, place.shared, place.shared ? place.block : warp.block, addresses, op.width, op.width,
-                     AccessKind::atomic, op.order);
+                     AccessKind::atomic, op.order, false, op.scope);
     }
   }
   f.acted = true;

@@ -124,18 +124,20 @@ bool Machine::vote(Warp& warp, const Op& op, std::uint32_t mask) {
 // ---- barriers of a block ---------------------------------------------------------------------------------------------------
 
 void Machine::release_named(NamedBarrier& barrier, int number) {
-  std::vector<int> warps;
+  const std::uint32_t at = RaceDetector::kNamedBarrier + static_cast<std::uint32_t>(number);
+  if (races_ && !barrier.warps.empty())
+    races_->barrier_complete(warps_[static_cast<std::size_t>(barrier.warps.front())].block, at);
   for (const int id : barrier.warps) {
-    for (Fragment& f : warps_[static_cast<std::size_t>(id)].fragments) {
+    Warp& warp = warps_[static_cast<std::size_t>(id)];
+    for (Fragment& f : warp.fragments) {
       if (f.mask == 0 || f.state != State::bar || f.barrier != number) continue;
       f.state = State::ready;
       f.acted = true;
+      if (races_) races_->barrier_wait(id, f.mask, 0, warp.block, at);
       ++f.pc;
     }
-    warps.push_back(id);
     queue(id);
   }
-  if (races_) races_->block_sync(warps);
   barrier = NamedBarrier{};
   ++progress_;
 }
@@ -157,7 +159,10 @@ bool Machine::named_barrier(Warp& warp, int id, Fragment& f, const Op& op, std::
   barrier.expected = count;
   barrier.arrived += static_cast<std::uint32_t>(std::popcount(self->mask));
   barrier.warps.push_back(id);
-  if (races_) races_->step(id);
+  if (races_) {
+    races_->step(id);
+    races_->barrier_arrive(id, self->mask, op.line, warp.block, RaceDetector::kNamedBarrier + number);
+  }
   if (op.kind == Kind::bar) {
     self->state = State::bar;
     self->barrier = static_cast<int>(number);
@@ -213,7 +218,7 @@ bool Machine::mbarrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint3
         return false;
       }
       blocks_[static_cast<std::size_t>(block)].mbarriers[address] = Mbarrier{count, count, 0, 0, {}};
-      if (races_) races_->barrier_init(block, address);
+      if (races_) races_->barrier_init(id, lane, op.line, block, address);
       continue;
     }
     Mbarrier* barrier = barrier_at(warp, op, lane, block, address);
@@ -232,7 +237,7 @@ bool Machine::mbarrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint3
         }
         if (op.d[0] != kNoRef) at<std::uint64_t>(warp, op.d[0])[i] = barrier->phase;
         barrier->pending -= count;
-        if (races_) races_->barrier_arrive(id, lane, block, address);
+        if (races_) races_->barrier_arrive(id, 1u << lane, op.line, block, address);
         complete(block, address, *barrier);
         break;
       }
@@ -264,7 +269,7 @@ bool Machine::mbarrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint3
   }
   std::uint32_t& p = warp.predicates[static_cast<std::size_t>(op.predicate_out)];
   p = (p & ~mask) | passed;
-  if (passed != 0 && races_) races_->step(id), races_->barrier_wait(id, passed, first_block, first_address);
+  if (passed != 0 && races_) races_->step(id), races_->barrier_wait(id, passed, op.line, first_block, first_address);
   return true;
 }
 
@@ -372,8 +377,9 @@ bool Machine::wait_copies(Warp& warp, Fragment& f, const Op& op, std::uint32_t m
   }
   f.acted = true;
   if (races_) {
-    races_->step(static_cast<int>(&warp - warps_.data()));
-    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) races_->async_known(static_cast<int>(&warp - warps_.data()), std::countr_zero(rest));
+    const auto id = static_cast<int>(&warp - warps_.data());
+    races_->step(id);
+    races_->async_wait(id, mask, op.mode == 0 ? -1 : static_cast<int>(op.offset));
   }
   return true;
 }
@@ -462,7 +468,11 @@ bool Machine::cluster(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
   const auto which = static_cast<std::size_t>(warp.block / launch_.cluster);
   const std::uint32_t threads = static_cast<std::uint32_t>(launch_.threads * launch_.cluster);
   if (op.kind == Kind::cluster_arrive) {
-    if (races_) races_->step(id);
+    const int first = static_cast<int>(which) * launch_.cluster;   // block
+    if (races_) {
+      races_->step(id);
+      if (op.mode == 0) races_->barrier_arrive(id, mask, op.line, first, RaceDetector::kClusterBarrier);
+    }
     std::uint32_t& arrived = cluster_arrived_[which][cluster_phase_[which] & 1u];
     f.barrier = static_cast<int>(cluster_phase_[which]);   // the phase a wait of these lanes is for
     arrived += static_cast<std::uint32_t>(std::popcount(mask));
@@ -472,10 +482,8 @@ bool Machine::cluster(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
     if (arrived < threads) return true;
     arrived = 0;
     ++cluster_phase_[which];
-    std::vector<int> warps;
-    for (int w = 0; w < launch_.cluster * warps_per_block_; ++w) warps.push_back(static_cast<int>(which) * launch_.cluster * warps_per_block_ + w);
-    if (races_) races_->block_sync(warps);
-    for (const int other : warps) {
+    if (races_) races_->barrier_complete(first, RaceDetector::kClusterBarrier);
+    for (int other = first * warps_per_block_; other < (first + launch_.cluster) * warps_per_block_; ++other) {
       for (Fragment& each : warps_[static_cast<std::size_t>(other)].fragments)
         if (each.state == State::cluster) each.state = State::ready, queue(other);
     }
@@ -484,6 +492,10 @@ bool Machine::cluster(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
   if (f.barrier == static_cast<int>(cluster_phase_[which])) {
     f.state = State::cluster;
     return false;
+  }
+  if (races_ && op.mode == 0) {
+    races_->step(id);
+    races_->barrier_wait(id, mask, op.line, static_cast<int>(which) * launch_.cluster, RaceDetector::kClusterBarrier);
   }
   ++f.pc;
   return true;

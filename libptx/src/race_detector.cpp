@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace adamk::ptx {
 namespace {
@@ -12,172 +13,307 @@ constexpr std::size_t kMostRaces = 100;
 std::uint64_t shared_key(int block, std::uint64_t address) {
   return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(block) << 32 | address;
 }
-bool strong(PtxOrder order) { return order != PtxOrder::weak; }
 bool acquires(PtxOrder order) { return order == PtxOrder::acquire || order == PtxOrder::acq_rel || order == PtxOrder::sc; }
 bool releases(PtxOrder order) { return order == PtxOrder::release || order == PtxOrder::acq_rel || order == PtxOrder::sc; }
+PtxScope narrower(PtxScope a, PtxScope b) { return a == PtxScope::none ? b : b == PtxScope::none ? a : std::min(a, b); }
+constexpr std::uint32_t bit(std::uint32_t lane) { return 1u << lane; }
+std::uint32_t first_of(std::uint32_t mask) { return static_cast<std::uint32_t>(std::countr_zero(mask)); }
 
-}  // namespace
+bool raise(std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& from) {
+  if (into.size() < from.size()) into.resize(from.size());
+  std::uint32_t* to = into.data();
+  std::uint32_t more = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    more |= from[i] > to[i] ? 1u : 0u;
+    to[i] = std::max(to[i], from[i]);
+  }
+  return more != 0;
+}
 
-RaceDetector::RaceDetector(int blocks, int warps_per_block)
-    : warps_per_block_(warps_per_block), warp_count_(static_cast<std::uint32_t>(blocks * warps_per_block)), warps_(warp_count_) {
+/// All of a cell that says who wrote it.
+template <class Cell>
+std::uint64_t writing_of(const Cell& cell) {
+  std::uint64_t key = 0;
+  std::memcpy(&key, &cell, 8);
+  return key;
+}
+
+}   // namespace
+
+struct RaceDetector::Now {
+  Warp* lanes = nullptr;          // null: a copy
+  const Clock* known = nullptr;   // by all of its lanes
+  std::uint32_t warp = 0, mask = 0;
+  std::uint32_t self = 0, synced = 0;   // what each lane did up to `self` it knows, and what all did up to `synced`
+  Read noted;
+  std::uint64_t address = 0;
+  bool shared = false, constant = false;
+  std::uint32_t lane = 0;            // the one that does not know
+  std::uint64_t ordered_write = 0;   // the last write and read found ordered before
+  Read ordered_read;
+};
+
+RaceDetector::RaceDetector(int blocks, int warps_per_block, int blocks_per_cluster)
+    : warps_per_block_(warps_per_block), blocks_per_cluster_(blocks_per_cluster),
+      warp_count_(static_cast<std::uint32_t>(blocks * warps_per_block)), warps_(warp_count_), reads_(1) {
   for (Warp& warp : warps_) {
-    warp.known.order.resize(warp_count_);
+    warp.known.all.resize(warp_count_);
     warp.known.dependency.resize(warp_count_);
   }
 }
+RaceDetector::~RaceDetector() = default;
 
-// ---- clocks ------------------------------------------------------------------------------------------------------------------
+// ---- clocks ----------------------------------------------------------------------------------------------------------------
 
-/// Keeps the most that fits one entry; what does not fit is forgotten, which can only make the detector stricter.
-void RaceDetector::join(Entry& into, const Entry& from) {
-  into.all = std::max(into.all, from.all);
-  if (from.mask != 0 && from.part > into.all) {
-    if (into.mask != 0 && from.part == into.part) into.mask |= from.mask;
-    else if (into.mask == 0 || into.part <= into.all || from.part > into.part) into.part = from.part, into.mask = from.mask;
+/// Keeps the most that fits one part; what does not fit is forgotten, which can only make the detector stricter.
+bool RaceDetector::add(Clock& into, std::uint32_t warp, std::uint32_t time, std::uint32_t mask) {
+  if (mask == 0 || (warp < into.all.size() && time <= into.all[warp])) return false;
+  auto at = std::lower_bound(into.parts.begin(), into.parts.end(), warp,
+                             [](const Part& part, std::uint32_t w) { return part.warp < w; });
+  const bool found = at != into.parts.end() && at->warp == warp;
+  std::uint32_t all = 0;   // what is complete
+  if (mask == ~0u) {
+    all = time;
+  } else if (!found) {
+    into.parts.insert(at, {warp, time, mask});
+    return true;
+  } else if ((at->mask & mask) == mask && at->time >= time) {
+    return false;
+  } else if (at->time == time || (at->mask | mask) == ~0u) {
+    if ((at->mask | mask) == ~0u) all = std::min(at->time, time);
+    if (at->time == time) at->mask |= mask;
+    else if (time > at->time) *at = {warp, time, mask};
+  } else if (time > at->time) {
+    *at = {warp, time, mask};
+  } else {
+    return false;
   }
-  if (into.mask == ~0u) into.all = std::max(into.all, into.part);
-  if (into.part <= into.all) into.mask = 0;
+  if (all == 0) return true;
+  if (into.all.size() <= warp) into.all.resize(warp + 1);
+  into.all[warp] = all;
+  if (found && at->time <= all) into.parts.erase(at);
+  return true;
 }
 
-void RaceDetector::join(Clock& into, const Clock& from) {
-  if (into.order.size() < from.order.size()) into.order.resize(from.order.size());
-  if (into.dependency.size() < from.dependency.size()) into.dependency.resize(from.dependency.size());
-  for (std::size_t i = 0; i < from.order.size(); ++i) {
-    if (from.order[i].mask == 0) {
-      if (from.order[i].all > into.order[i].all) join(into.order[i], from.order[i]);
-    } else {
-      join(into.order[i], from.order[i]);
-    }
-  }
-  for (std::size_t i = 0; i < from.dependency.size(); ++i) into.dependency[i] = std::max(into.dependency[i], from.dependency[i]);
+bool RaceDetector::join(Clock& into, const Clock& from) {
+  bool more = raise(into.all, from.all);
+  for (const Part& part : from.parts) more |= add(into, part.warp, part.time, part.mask);
+  if (more)
+    std::erase_if(into.parts,
+                  [&](const Part& part) { return part.warp < into.all.size() && part.time <= into.all[part.warp]; });
+  return raise(into.dependency, from.dependency) || more;
 }
 
-bool RaceDetector::covers(const Clock& clock, std::uint32_t warp, int lane, std::uint32_t time) {
-  if (warp >= clock.order.size()) return false;
-  const Entry& entry = clock.order[warp];
-  return time <= entry.all || (time <= entry.part && (entry.mask >> lane & 1));
+bool RaceDetector::join_self(Clock& into, const Message& from) {
+  bool more = add(into, from.warp, from.synced, ~0u);
+  more |= add(into, from.warp, from.time, from.mask);
+  if (into.dependency.size() <= from.warp) into.dependency.resize(from.warp + 1);
+  if (into.dependency[from.warp] >= from.synced) return more;
+  into.dependency[from.warp] = from.synced;
+  return true;
 }
 
-bool RaceDetector::knows(int warp, int lane, std::uint32_t of, int of_lane, std::uint32_t time) const {
-  if (static_cast<std::uint32_t>(warp) == of && lane == of_lane) return true;
-  const Warp& reader = warps_[static_cast<std::size_t>(warp)];
-  if (covers(reader.known, of, of_lane, time)) return true;
-  const auto& own = reader.own[static_cast<std::size_t>(lane)];
-  return own != nullptr && covers(*own, of, of_lane, time);
+bool RaceDetector::covers(const Clock& clock, std::uint32_t warp, std::uint32_t lane, std::uint32_t time) {
+  if (warp < clock.all.size() && time <= clock.all[warp]) return true;
+  const auto at = std::lower_bound(clock.parts.begin(), clock.parts.end(), warp,
+                                   [](const Part& part, std::uint32_t w) { return part.warp < w; });
+  return at != clock.parts.end() && at->warp == warp && time <= at->time && (at->mask & bit(lane)) != 0;
 }
 
-bool RaceDetector::depends(const Clock& clock, std::uint32_t warp, std::uint32_t time) const {
+bool RaceDetector::covers(const Message& message, std::uint32_t warp, std::uint32_t lane, std::uint32_t time) {
+  if (message.clock == nullptr) return false;
+  if (warp == message.warp && (time <= message.synced || (time <= message.time && (message.mask & bit(lane)) != 0)))
+    return true;
+  return covers(*message.clock, warp, lane, time);
+}
+
+bool RaceDetector::covers_dependency(const Clock& clock, std::uint32_t warp, std::uint32_t time) {
   return warp < clock.dependency.size() && time <= clock.dependency[warp];
 }
 
-/// What these lanes hand on: what they know, and their own accesses up to now.
-RaceDetector::Clock RaceDetector::released(int id, std::uint32_t mask) const {
-  const Warp& warp = warps_[static_cast<std::size_t>(id)];
-  Clock clock = warp.known;
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1)
-    if (const auto& own = warp.own[static_cast<std::size_t>(std::countr_zero(rest))]) join(clock, *own);
-  join(clock.order[static_cast<std::size_t>(id)], {0, warp.time, mask});
-  clock.dependency[static_cast<std::size_t>(id)] = warp.time;
-  return clock;
-}
-
-void RaceDetector::acquire(int id, std::uint32_t mask, const Clock& clock) {
-  Warp& warp = warps_[static_cast<std::size_t>(id)];
+void RaceDetector::changed(Warp& warp) {
   warp.snapshot.reset();
-  if (mask == ~0u) {
-    join(warp.known, clock);
-    return;
-  }
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-    auto& own = warp.own[static_cast<std::size_t>(std::countr_zero(rest))];
-    if (own == nullptr) own = std::make_unique<Clock>();
-    join(*own, clock);
-  }
-  // Dependencies are kept for the warp: its lanes act on one another's values through shuffles and predicates.
-  Clock only;
-  only.dependency = clock.dependency;
-  join(warp.known, only);
+  for (std::uint32_t rest = warp.owners; rest != 0; rest &= rest - 1) warp.own[first_of(rest)]->snapshot.reset();
 }
 
-std::uint32_t RaceDetector::agent(std::uint64_t key) {
-  const auto [at, fresh] = agents_.emplace(key, warp_count_ + static_cast<std::uint32_t>(agent_blocks_.size()));
-  if (fresh) {
-    agent_blocks_.push_back(static_cast<int>(key >> 32 & 0x7fffffff));
-    agent_times_.push_back(0);
+const std::shared_ptr<const RaceDetector::Clock>& RaceDetector::snapshot(Warp& warp) {
+  if (warp.snapshot == nullptr) warp.snapshot = std::make_shared<const Clock>(warp.known);
+  return warp.snapshot;
+}
+
+/// What these lanes know, and their own accesses up to now.
+void RaceDetector::hand_on(Clock& into, std::uint32_t id, std::uint32_t mask) const {
+  const Warp& warp = warps_[id];
+  join(into, warp.known);
+  for (std::uint32_t rest = mask & warp.owners; rest != 0; rest &= rest - 1) join(into, warp.own[first_of(rest)]->clock);
+  if (warp.awaited != nullptr)
+    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1)
+      add(into, warp.agent, (*warp.awaited)[first_of(rest)], bit(first_of(rest)));
+  add(into, id, warp.accessed, mask);
+}
+
+RaceDetector::Message RaceDetector::message(std::uint32_t id, std::uint32_t mask) {
+  Warp& warp = warps_[id];
+  Message out{nullptr, id, mask, warp.accessed, warp.known.all[id], PtxScope::sys};
+  if ((mask & warp.owners) == 0 && warp.awaited == nullptr) {
+    out.clock = snapshot(warp);
+  } else if (std::popcount(mask) == 1 && warp.awaited == nullptr) {
+    auto& own = *warp.own[first_of(mask)];
+    if (own.snapshot == nullptr) {
+      auto clock = std::make_shared<Clock>(warp.known);
+      join(*clock, own.clock);
+      own.snapshot = std::move(clock);
+    }
+    out.clock = own.snapshot;
+  } else {
+    auto clock = std::make_shared<Clock>();
+    hand_on(*clock, id, mask);
+    out.clock = std::move(clock);
   }
+  return out;
+}
+
+void RaceDetector::acquire(std::uint32_t id, std::uint32_t mask, const Clock& clock, const Message* self) {
+  Warp& warp = warps_[id];
+  bool more = false;
+  if (full(warp, mask)) {
+    more = join(warp.known, clock);
+    if (self != nullptr) more |= join_self(warp.known, *self);
+  } else {
+    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+      auto& own = warp.own[first_of(rest)];
+      if (own == nullptr) own = std::make_unique<Own>();
+      join(own->clock, clock);
+      if (self != nullptr) join_self(own->clock, *self);
+    }
+    warp.owners |= mask;
+    more = true;
+  }
+  if (more) changed(warp);
+}
+
+std::uint32_t RaceDetector::agent(std::uint64_t key, int block, int warp) {
+  const auto [at, fresh] = agent_ids_.emplace(key, warp_count_ + static_cast<std::uint32_t>(agents_.size()));
+  if (fresh) agents_.push_back({block, warp, 0, {}});
   return at->second;
 }
 
-int RaceDetector::block_of(std::uint32_t warp) const {
-  return warp < warp_count_ ? static_cast<int>(warp) / warps_per_block_ : agent_blocks_[warp - warp_count_];
+bool RaceDetector::reaches(PtxScope scope, std::uint32_t one, std::uint32_t other) const {
+  const auto per_block = static_cast<std::uint32_t>(warps_per_block_);
+  if (scope == PtxScope::cta) return one / per_block == other / per_block;
+  const std::uint32_t per_cluster = per_block * static_cast<std::uint32_t>(blocks_per_cluster_);
+  return scope != PtxScope::cluster || one / per_cluster == other / per_cluster;
 }
 
-// ---- synchronisation ---------------------------------------------------------------------------------------------------------
+// ---- synchronisation -------------------------------------------------------------------------------------------------------
 
-void RaceDetector::warp_sync(int id, std::uint32_t mask) {
-  Warp& warp = warps_[static_cast<std::size_t>(id)];
-  join(warp.known.order[static_cast<std::size_t>(id)], {0, warp.time, mask});
+void RaceDetector::warp_sync(int warp_id, std::uint32_t mask) {
+  const auto id = static_cast<std::uint32_t>(warp_id);
+  Warp& warp = warps_[id];
+  if (full(warp, mask)) {
+    if (warp.owners != 0) changed(warp);
+    for (std::uint32_t rest = warp.owners; rest != 0; rest &= rest - 1) {
+      auto& own = warp.own[first_of(rest)];
+      join(warp.known, own->clock);
+      own.reset();
+    }
+    warp.owners = 0;
+    if (warp.awaited != nullptr) {
+      for (std::uint32_t lane = 0; lane < 32; ++lane) add(warp.known, warp.agent, (*warp.awaited)[lane], bit(lane));
+      changed(warp);
+    }
+    add(warp.known, id, warp.time, ~0u);   // a message carries it apart: the snapshot stays good
+    warp.known.dependency[id] = warp.time;
+    return;
+  }
   Clock together;
-  bool any = false;
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-    auto& own = warp.own[static_cast<std::size_t>(std::countr_zero(rest))];
-    if (own == nullptr) continue;
-    join(together, *own);
-    any = true;
-    if (mask == ~0u) own.reset();
+  for (std::uint32_t rest = mask & warp.owners; rest != 0; rest &= rest - 1) join(together, warp.own[first_of(rest)]->clock);
+  if (warp.awaited != nullptr)
+    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1)
+      add(together, warp.agent, (*warp.awaited)[first_of(rest)], bit(first_of(rest)));
+  add(together, id, warp.time, mask);
+  acquire(id, mask, together, nullptr);
+}
+
+void RaceDetector::lanes_left(int warp, std::uint32_t mask) { warps_[static_cast<std::size_t>(warp)].gone |= mask; }
+
+/// What relaxed loads before it have read is known now; what relaxed stores behind it write hands on what is known now.
+void RaceDetector::fence(int warp_id, std::uint32_t mask, PtxScope scope) {
+  const auto id = static_cast<std::uint32_t>(warp_id);
+  Warp& warp = warps_[id];
+  for (Pending& seen : warp.pending) {
+    if ((seen.lanes & mask) == 0 || !reaches(scope, seen.from.warp, id)) continue;
+    acquire(id, seen.lanes & mask, *seen.from.clock, &seen.from);
+    seen.lanes &= ~mask;
   }
-  if (any) acquire(id, mask, together);
+  std::erase_if(warp.pending, [](const Pending& seen) { return seen.lanes == 0; });
+  for (Message& earlier : warp.fenced) earlier.mask &= ~mask;
+  std::erase_if(warp.fenced, [](const Message& earlier) { return earlier.mask == 0; });
+  const auto keep = [&](std::uint32_t lanes) {
+    if (lanes == 0) return;
+    warp.fenced.push_back(message(id, lanes));
+    warp.fenced.back().scope = scope;
+  };
+  const std::uint32_t apart = warp.awaited != nullptr ? mask : mask & warp.owners;
+  keep(mask & ~apart);
+  for (std::uint32_t rest = apart; rest != 0; rest &= rest - 1) keep(bit(first_of(rest)));
 }
 
-void RaceDetector::block_sync(const std::vector<int>& warps) {
-  Clock together;
-  for (const int id : warps) join(together, released(id, ~0u));
-  for (const int id : warps) {
-    acquire(id, ~0u, together);
-    for (auto& own : warps_[static_cast<std::size_t>(id)].own) own.reset();
-  }
+void RaceDetector::fence_proxy(int warp_id, std::uint32_t mask) {
+  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
+  warp.accessed = warp.time;
+  warp.proxy_times.push_back(warp.time);
+  warp.proxied = message(static_cast<std::uint32_t>(warp_id), mask);
 }
 
-void RaceDetector::fence(int id, std::uint32_t mask) {
-  Warp& warp = warps_[static_cast<std::size_t>(id)];
-  for (auto& [key, seen] : warp.pending) {
-    if ((seen.second & mask) == 0) continue;
-    acquire(id, seen.second & mask, *seen.first);
-    seen.second &= ~mask;
-  }
-  std::erase_if(warp.pending, [](const auto& each) { return each.second.second == 0; });
-  warp.fenced = std::make_shared<const Clock>(released(id, mask));
-  warp.fenced_lanes = mask;
+void RaceDetector::barrier_init(int warp_id, int lane, int line, int block, std::uint32_t at) {
+  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
+  warp.accessed = warp.time;
+  Barrier fresh;
+  fresh.owner = static_cast<std::uint32_t>(warp_id);
+  fresh.lane = static_cast<std::uint32_t>(lane);
+  fresh.init = warp.time;
+  fresh.line = line;
+  barriers_[shared_key(block, at)] = std::move(fresh);
 }
 
-void RaceDetector::fence_proxy(int id) {
-  Warp& warp = warps_[static_cast<std::size_t>(id)];
-  warp.proxy_time = warp.time;
+void RaceDetector::check_init(const Barrier& barrier, std::uint32_t id, std::uint32_t mask, int line, std::uint32_t at) {
+  if (barrier.init == 0 || barrier.init <= warps_[id].known.all[barrier.owner]) return;
+  Now now = now_of(id, mask, line);
+  now.address = at;
+  now.shared = true;
+  if (!knows(now, barrier.owner, barrier.lane, barrier.init))
+    report("mbarrier used after its init", now, barrier.owner, barrier.lane, barrier.line);
 }
 
-void RaceDetector::barrier_init(int block, std::uint32_t at) { barriers_[shared_key(block, at)] = Barrier{}; }
-
-void RaceDetector::barrier_arrive(int warp, int lane, int block, std::uint32_t at) {
-  Warp& from = warps_[static_cast<std::size_t>(warp)];
-  Clock& into = barriers_[shared_key(block, at)].current;
-  join(into, from.known);
-  if (const auto& own = from.own[static_cast<std::size_t>(lane)]) join(into, *own);
-  join(into.order[static_cast<std::size_t>(warp)], {0, from.time, 1u << lane});
-  into.dependency[static_cast<std::size_t>(warp)] = from.time;
+void RaceDetector::barrier_arrive(int warp_id, std::uint32_t mask, int line, int block, std::uint32_t at) {
+  const auto id = static_cast<std::uint32_t>(warp_id);
+  const Warp& warp = warps_[id];
+  Barrier& barrier = barriers_[shared_key(block, at)];
+  check_init(barrier, id, mask, line, at);
+  // The lanes of an instruction arrive one after the other, and mostly know the same.
+  if (barrier.warp == id && barrier.time == warp.time && (warp.owners & mask) == 0 && warp.awaited == nullptr)
+    add(barrier.current, id, warp.accessed, mask);
+  else hand_on(barrier.current, id, mask);
+  barrier.warp = id;
+  barrier.time = warp.time;
 }
 
+/// Arrivals of a phase come after the phase before, in the order of the barrier itself: its knowledge stays.
 void RaceDetector::barrier_complete(int block, std::uint32_t at) {
   Barrier& barrier = barriers_[shared_key(block, at)];
-  barrier.done = barrier.current;   // arrivals of a phase come after the phase before: its knowledge stays
+  barrier.done = barrier.current;
 }
 
-void RaceDetector::barrier_wait(int warp, std::uint32_t mask, int block, std::uint32_t at) {
-  acquire(warp, mask, barriers_[shared_key(block, at)].done);
+void RaceDetector::barrier_wait(int warp, std::uint32_t mask, int line, int block, std::uint32_t at) {
+  const Barrier& barrier = barriers_[shared_key(block, at)];
+  check_init(barrier, static_cast<std::uint32_t>(warp), mask, line, at);
+  acquire(static_cast<std::uint32_t>(warp), mask, barrier.done, nullptr);
 }
 
-// ---- asynchronous copies -----------------------------------------------------------------------------------------------------
+// ---- asynchronous copies ---------------------------------------------------------------------------------------------------
 
-int RaceDetector::async_begin(int warp, int lane, int line, bool bulk, int block, std::uint32_t barrier) {
+int RaceDetector::async_begin(int warp_id, int lane, int line, bool bulk, int block, std::uint32_t barrier) {
   int index = static_cast<int>(copies_.size());
   if (free_copies_.empty()) {
     copies_.emplace_back();
@@ -185,282 +321,437 @@ int RaceDetector::async_begin(int warp, int lane, int line, bool bulk, int block
     index = free_copies_.back();
     free_copies_.pop_back();
   }
-  Agent& copy = copies_[static_cast<std::size_t>(index)];
-  // One agent for each mbarrier: its phases follow one another. One for each warp's cp.async, its lanes told apart.
-  const std::uint64_t key = bulk ? shared_key(block, barrier) : shared_key(block, 0x80000000u | static_cast<std::uint32_t>(warp));
-  copy = {warp, lane, line, block, bulk, agent(key), 0, nullptr};
-  std::uint32_t& time = agent_times_[copy.id - warp_count_];
-  copy.time = bulk ? ++time : warps_[static_cast<std::size_t>(warp)].time;
-  copy.known = std::make_shared<const Clock>(released(warp, 1u << lane));
+  Copy& copy = copies_[static_cast<std::size_t>(index)];
+  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
+  const auto id = static_cast<std::uint32_t>(warp_id);
+  copy.warp = warp_id;
+  copy.lane = lane;
+  copy.line = line;
+  copy.block = block;
+  copy.bulk = bulk;
+  copy.known = message(id, bit(static_cast<std::uint32_t>(lane)));
+  if (bulk) {   // one agent for each mbarrier
+    check_init(barriers_[shared_key(block, barrier)], id, bit(static_cast<std::uint32_t>(lane)), line, barrier);
+    copy.id = agent(shared_key(block, barrier), block, warp_id);
+    Agent& mine = agents_[copy.id - warp_count_];
+    mine.warp = warp_id;
+    copy.time = ++mine.time;
+    mine.under_way.push_back(copy.time);
+    copy.proxied = warp.proxied;
+  } else {   // one for each warp, whose lanes are told apart
+    if (warp.agent == 0)
+      warp.agent = agent(shared_key(warp_id / warps_per_block_, 0x80000000u | id), warp_id / warps_per_block_, warp_id);
+    copy.id = warp.agent;
+    copy.time = warp.time;
+  }
   return index;
 }
 
 void RaceDetector::async_move(int index, std::uint64_t global, std::uint32_t shared, int bytes) {
-  const Agent copy = copies_[static_cast<std::size_t>(index)];
-  const int lane = copy.bulk ? 0 : copy.lane;
-  Race second;
-  second.second_block = copy.block;
-  second.second_warp = copy.warp;
-  second.second_lane = copy.lane;
-  second.second_line = copy.line;
-  second.second_async = true;
+  const Copy& copy = copies_[static_cast<std::size_t>(index)];
+  const auto lane = static_cast<std::uint32_t>(copy.lane);
+  Now now;
+  now.known = copy.known.clock.get();
+  now.warp = copy.known.warp;
+  now.mask = bit(lane);
+  now.self = copy.known.time;
+  now.synced = copy.known.synced;
+  now.noted.warp = copy.id & 0xffffffu;
+  now.noted.how = weak;
+  now.noted.time = copy.time;
+  now.noted.mask = copy.bulk ? 1u : bit(lane);
+  now.noted.line = copy.line;
   for (int done = 0; done < bytes;) {
     const std::uint64_t address = global + static_cast<std::uint64_t>(done);
     const int here = std::min<int>(bytes - done, static_cast<int>(4096 - address % 4096));
-    Page& from = page(false, 0, address);
-    second.shared = false;
-    if (from.cells.empty()) {
-      Read& read = from.constant_reads[copy.id];
-      read = {copy.id, copy.time, 1u << lane, copy.line};
-    } else {
-      for (int at = 0; at < here; at += 4) {
-        Cell& cell = from.cells[(address + static_cast<std::uint64_t>(at)) / 4 % kPageCells];
-        second.address = address + static_cast<std::uint64_t>(at);
-        if (cell.written != Written::nothing) {
-          // Written by this launch through the generic proxy: ordered, and a proxy fence between.
-          const bool fenced = cell.warp < warp_count_ && warps_[cell.warp].proxy_time >= cell.time;
-          const bool fenced_here = warps_[static_cast<std::size_t>(copy.warp)].proxy_time > 0 && cell.warp != static_cast<std::uint32_t>(copy.warp);
-          if (!covers(*copy.known, cell.warp, cell.lane, cell.time)) report("read after write", cell.warp, cell.lane, cell.line, second);
-          else if (copy.bulk && !fenced && !fenced_here) report("read after write without fence.proxy.async", cell.warp, cell.lane, cell.line, second);
-        }
-        note_read(cell, {copy.id, copy.time, 1u << lane, copy.line}, copy.known.get());
-      }
-    }
     done += here;
+    Page& from = page(false, 0, address);
+    if (from.cells.empty()) {   // nobody has written there
+      Read& early = from.early[copy.id];
+      now.noted.mask |= early.mask;
+      early = now.noted;
+      now.noted.mask = copy.bulk ? 1u : bit(lane);
+      continue;
+    }
+    for (int at = 0; at < here; at += 4) {
+      const std::size_t cell_index = (address + static_cast<std::uint64_t>(at)) / 4 % kPageCells;
+      Cell& cell = from.cells[cell_index];
+      now.address = address + static_cast<std::uint64_t>(at);
+      if (copy.bulk && cell.how != nothing && cell.split == 0 && cell.warp < warp_count_) {
+        // Written through the generic proxy: its writer or whoever starts the copy must have fenced since.
+        const auto& times = warps_[cell.warp].proxy_times;
+        const auto fenced = std::lower_bound(times.begin(), times.end(), cell.time);
+        if (covers(copy.known, cell.warp, cell.lane, cell.time) && !covers(copy.proxied, cell.warp, cell.lane, cell.time) &&
+            (fenced == times.end() || !covers(copy.known, cell.warp, cell.lane, *fenced)))
+          now.lane = lane, report("read after write without fence.proxy.async", now, cell.warp, cell.lane, cell.line);
+      }
+      over_bytes(cell, 0, 4, [&](Cell& each) { read(now, from, cell_index, each); });
+    }
   }
-  second.shared = true;
+  now.shared = true;
   for (int at = 0; at < bytes; at += 4) {
-    const std::uint64_t address = shared + static_cast<std::uint64_t>(at);
-    Page& to = page(true, copy.block, address);
-    if (to.cells.empty()) to.cells.resize(kPageCells);
-    Cell& cell = to.cells[address / 4 % kPageCells];
-    second.address = address;
-    const auto known = [&](std::uint32_t warp, int of_lane, std::uint32_t time) {
-      return covers(*copy.known, warp, of_lane, time) || depends(*copy.known, warp, time) ||
-             (warp == copy.id && time < copy.time);   // an earlier phase of the same mbarrier
-    };
-    if (cell.written != Written::nothing && !known(cell.warp, cell.lane, cell.time)) report("write after write", cell.warp, cell.lane, cell.line, second);
-    check_reads(cell, known, "write after read", second);
-    if (cell.more >= 0) reads_[static_cast<std::size_t>(cell.more)].clear();
-    cell.read = {};
-    cell.warp = copy.id;
-    cell.time = copy.time;
-    cell.lane = static_cast<std::uint8_t>(lane);
-    cell.line = copy.line;
-    cell.written = Written::plain;
+    now.address = shared + static_cast<std::uint64_t>(at);
+    Page& to = page(true, copy.block, now.address);
+    const std::size_t cell_index = now.address / 4 % kPageCells;
+    over_bytes(cells_of(to)[cell_index], 0, 4, [&](Cell& each) { write(now, to, cell_index, each); });
   }
 }
 
 void RaceDetector::async_complete(int index, int block, std::uint32_t at) {
-  const Agent& copy = copies_[static_cast<std::size_t>(index)];
+  const Copy& copy = copies_[static_cast<std::size_t>(index)];
   Clock& into = barriers_[shared_key(block, at)].current;
-  join(into, *copy.known);
-  if (into.order.size() <= copy.id) into.order.resize(copy.id + 1);
-  join(into.order[copy.id], copy.bulk ? Entry{copy.time, 0, 0} : Entry{0, copy.time, 1u << copy.lane});
+  if (!copy.bulk) {
+    add(into, copy.id, copy.time, bit(static_cast<std::uint32_t>(copy.lane)));
+    return;
+  }
+  Agent& mine = agents_[copy.id - warp_count_];
+  std::erase(mine.under_way, copy.time);
+  const std::uint32_t landed =
+      mine.under_way.empty() ? mine.time : *std::min_element(mine.under_way.begin(), mine.under_way.end()) - 1;
+  if (landed != 0) add(into, copy.id, landed, ~0u);
 }
 
-void RaceDetector::async_known(int warp, int lane) {
-  const std::uint32_t id = agent(shared_key(static_cast<int>(warp) / warps_per_block_, 0x80000000u | static_cast<std::uint32_t>(warp)));
-  Clock clock;
-  clock.order.resize(id + 1);
-  clock.order[id] = {0, warps_[static_cast<std::size_t>(warp)].time, 1u << lane};
-  acquire(warp, 1u << lane, clock);
+void RaceDetector::async_commit(int warp_id, std::uint32_t mask) {
+  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
+  if (warp.commits == nullptr) warp.commits = std::make_unique<std::array<std::vector<std::uint32_t>, 32>>();
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) (*warp.commits)[first_of(rest)].push_back(warp.time);
+}
+
+void RaceDetector::async_wait(int warp_id, std::uint32_t mask, int left) {
+  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
+  if (warp.agent == 0) return;
+  if (warp.awaited == nullptr) warp.awaited = std::make_unique<std::array<std::uint32_t, 32>>();
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+    const std::uint32_t lane = first_of(rest);
+    std::uint32_t time = left < 0 ? warp.time : 0;
+    if (left >= 0 && warp.commits != nullptr && (*warp.commits)[lane].size() > static_cast<std::size_t>(left))
+      time = (*warp.commits)[lane].end()[-1 - left];
+    (*warp.awaited)[lane] = std::max((*warp.awaited)[lane], time);
+  }
 }
 
 void RaceDetector::async_end(int index) {
-  copies_[static_cast<std::size_t>(index)].known.reset();
+  copies_[static_cast<std::size_t>(index)].known.clock.reset();
+  copies_[static_cast<std::size_t>(index)].proxied.clock.reset();
   free_copies_.push_back(index);
 }
 
-// ---- accesses ----------------------------------------------------------------------------------------------------------------
+// ---- granules --------------------------------------------------------------------------------------------------------------
 
 RaceDetector::Page& RaceDetector::page(bool shared, int block, std::uint64_t address) {
   const std::uint64_t key = shared ? shared_key(block, address / 4096) : address / 4096;
-  if (key == last_page_key_) return *last_page_;
-  last_page_key_ = key;
-  last_page_ = &pages_[key];
-  return *last_page_;
+  auto& [near_key, near] = near_pages_[(key ^ key >> 29) % near_pages_.size()];
+  if (near == nullptr || near_key != key) {
+    near = &pages_[key];
+    near_key = key;
+  }
+  return *near;
 }
 
-void RaceDetector::report(const char* kind, std::uint32_t warp, int lane, int line, Race second) {
-  if (races_.size() >= kMostRaces || !seen_.emplace(line, second.second_line).second) return;
-  second.kind = kind;
-  second.first_block = block_of(warp);
-  second.first_warp = static_cast<int>(warp < warp_count_ ? warp : 0);
-  second.first_async = warp >= warp_count_;
-  second.first_lane = lane;
-  second.first_line = line;
-  races_.push_back(std::move(second));
+RaceDetector::Cell* RaceDetector::cells_of(Page& page) {
+  if (!page.cells.empty()) return page.cells.data();
+  page.cells.resize(kPageCells);
+  for (const auto& [warp, read] : page.early)
+    for (Cell& cell : page.cells) note_read(cell, read, nullptr);
+  page.early.clear();
+  return page.cells.data();
 }
 
-template <class Known>
-void RaceDetector::check_reads(const Cell& cell, Known known, const std::string& kind, const Race& second) {
-  const auto check = [&](const Read& read) {
-    for (std::uint32_t rest = read.mask; rest != 0; rest &= rest - 1) {
-      const int lane = std::countr_zero(rest);
-      if (known(read.warp, lane, read.time)) continue;
-      report(kind.c_str(), read.warp, lane, read.line, second);
-      return;
+/// Bytes of a granule that are accessed by themselves are told apart from then on.
+void RaceDetector::split(Cell& cell) {
+  std::array<Cell, 4> bytes;
+  bytes.fill(cell);
+  for (std::size_t i = 1; i < 4 && cell.more != 0; ++i) {
+    reads_.push_back(reads_[cell.more]);
+    bytes[i].more = static_cast<std::uint32_t>(reads_.size() - 1);
+  }
+  cell.split = 1;
+  cell.more = static_cast<std::uint32_t>(bytes_.size());
+  bytes_.push_back(bytes);
+}
+
+template <class Each>
+void RaceDetector::over_bytes(Cell& cell, unsigned first, unsigned bytes, Each each) {
+  if (cell.split == 0 && bytes < 4) split(cell);
+  if (cell.split == 0) return each(cell);
+  for (unsigned i = first; i < first + bytes; ++i) each(bytes_[cell.more][i]);
+}
+
+bool RaceDetector::knows(Now& now, std::uint32_t of, std::uint32_t lane, std::uint32_t time) const {
+  const Clock& known = *now.known;
+  if (of < known.all.size() && time <= known.all[of]) return true;
+  if (of == now.warp && time <= now.synced) return true;
+  for (std::uint32_t rest = now.mask; rest != 0; rest &= rest - 1) {
+    now.lane = first_of(rest);
+    if (now.lane == lane && of == now.warp && time <= now.self) continue;
+    if (!known.parts.empty() && covers(known, of, lane, time)) continue;
+    if (now.lanes != nullptr) {
+      const auto& own = now.lanes->own[now.lane];
+      if (own != nullptr && covers(own->clock, of, lane, time)) continue;
+      if (now.lane == lane && of == now.lanes->agent && now.lanes->awaited != nullptr && time <= (*now.lanes->awaited)[lane])
+        continue;
     }
-  };
-  if (cell.read.time != 0) check(cell.read);
-  if (cell.more >= 0)
-    for (const Read& read : reads_[static_cast<std::size_t>(cell.more)]) check(read);
+    return false;
+  }
+  return true;
 }
 
-/// One reader lies in the cell; others that it does not follow lie apart, the latest of each warp.
-void RaceDetector::note_read(Cell& cell, const Read& read, const Clock* reader) {
+bool RaceDetector::depends(const Now& now, std::uint32_t warp, std::uint32_t time) {
+  if (covers_dependency(*now.known, warp, time)) return true;
+  if (now.lanes == nullptr) return false;
+  const auto& own = now.lanes->own[first_of(now.mask)];   // whoever writes is one lane
+  return own != nullptr && covers_dependency(own->clock, warp, time);
+}
+
+/// Flags: strong accesses of one width, one of which at least synchronises.
+bool RaceDetector::exempt(const Now& now, std::uint32_t how, std::uint32_t width) {
+  return how >= relaxed && now.noted.how >= relaxed && width == now.noted.width &&
+         (how == synchronising || now.noted.how == synchronising);
+}
+
+RaceDetector::Now RaceDetector::now_of(std::uint32_t id, std::uint32_t mask, int line) {
+  Now now;
+  now.lanes = &warps_[id];
+  now.known = &now.lanes->known;
+  now.warp = id;
+  now.mask = mask;
+  now.self = ~0u;
+  now.noted.warp = id & 0xffffffu;
+  now.noted.time = now.lanes->time;
+  now.noted.mask = mask;
+  now.noted.line = line;
+  return now;
+}
+
+void RaceDetector::report(const char* kind, const Now& now, std::uint32_t first, std::uint32_t first_lane, int first_line) {
+  if (races_.size() >= kMostRaces || !seen_.emplace(first_line, now.noted.line).second) return;
+  Race race;
+  race.kind = kind;
+  race.address = now.address;
+  race.shared = now.shared;
+  race.first_async = first >= warp_count_;
+  race.first_warp = race.first_async ? agents_[first - warp_count_].warp : static_cast<int>(first);
+  race.first_block = race.first_warp / warps_per_block_;
+  race.first_lane = static_cast<int>(first_lane);
+  race.first_line = first_line;
+  race.second_async = now.lanes == nullptr;
+  race.second_warp = static_cast<int>(now.warp);
+  race.second_block = race.second_warp / warps_per_block_;
+  race.second_lane = static_cast<int>(now.lane);
+  race.second_line = now.noted.line;
+  races_.push_back(std::move(race));
+}
+
+/// Reads that the last one neither follows nor repeats lie apart.
+void RaceDetector::keep_read(Cell& cell, const Read& read) {
+  if (cell.more == 0) {
+    cell.more = static_cast<std::uint32_t>(reads_.size());
+    reads_.emplace_back();
+  }
+  reads_[cell.more].push_back(read);
+}
+
+void RaceDetector::note_read(Cell& cell, const Read& read, const Clock* known) {
   Read& last = cell.read;
   if (last.time == 0) {
     last = read;
-  } else if (last.warp == read.warp) {
-    if (last.time == read.time) last.mask |= read.mask;
-    else last = read;
-  } else if (reader != nullptr && covers(*reader, last.warp, std::countr_zero(last.mask), last.time) &&
-             (last.mask & (last.mask - 1)) == 0) {
-    last = read;
-  } else {
-    if (cell.more < 0) {
-      cell.more = static_cast<int>(reads_.size());
-      reads_.emplace_back();
-    }
-    std::vector<Read>& more = reads_[static_cast<std::size_t>(cell.more)];
-    for (Read& other : more) {
-      if (other.warp != last.warp) continue;
-      other = last;
-      last = read;
-      return;
-    }
-    more.push_back(last);
-    last = read;
-  }
-}
-
-void RaceDetector::order_location(int warp, int lane, std::uint64_t key, AccessKind kind, PtxOrder order) {
-  Warp& from = warps_[static_cast<std::size_t>(warp)];
-  if (kind != AccessKind::write) {   // reads, and the reading half of an atomic
-    const auto found = locations_.find(key);
-    if (found != locations_.end() && strong(order)) {
-      if (acquires(order)) {
-        acquire(warp, 1u << lane, *found->second);
-      } else {
-        auto& seen = from.pending[found->second.get()];
-        seen.first = found->second;
-        seen.second |= 1u << lane;
-      }
-    }
-  }
-  if (kind == AccessKind::read) return;
-  std::shared_ptr<const Clock> hands_on;
-  if (releases(order)) hands_on = std::make_shared<const Clock>(released(warp, 1u << lane));
-  else if ((strong(order) || kind == AccessKind::atomic) && from.fenced != nullptr && (from.fenced_lanes >> lane & 1)) hands_on = from.fenced;
-  if (kind == AccessKind::atomic) {   // an atomic goes on with the sequence it reads from
-    const auto found = locations_.find(key);
-    if (found != locations_.end()) {
-      if (hands_on == nullptr) return;
-      auto both = std::make_shared<Clock>(*found->second);
-      join(*both, *hands_on);
-      hands_on = std::move(both);
-    }
-  }
-  if (hands_on != nullptr) locations_[key] = std::move(hands_on);
-  else locations_.erase(key);
-}
-
-void RaceDetector::read(int warp, int lane, int line, Page& in, std::size_t index, std::uint64_t address, bool shared, int block, bool packet,
-                        PtxOrder order) {
-  Cell& cell = in.cells[index];
-  Warp& reader = warps_[static_cast<std::size_t>(warp)];
-  if (packet && (cell.written == Written::packet || cell.written == Written::nothing)) {
-    const auto& [snapshot, time] = in.packets.empty() ? std::pair<std::shared_ptr<const std::vector<std::uint32_t>>, std::uint32_t>{} : in.packets[index / 2];
-    if (cell.written == Written::nothing || depends(reader.known, cell.warp, time)) return;
-    for (std::size_t i = 0; i < snapshot->size(); ++i) reader.known.dependency[i] = std::max(reader.known.dependency[i], (*snapshot)[i]);
-    reader.known.dependency[cell.warp] = std::max(reader.known.dependency[cell.warp], time);
-    reader.snapshot.reset();
     return;
   }
-  if ((cell.written == Written::atomic || cell.written == Written::nothing) && strong(order)) return;   // a poll
-  if (cell.written != Written::nothing && !knows(warp, lane, cell.warp, cell.lane, cell.time)) {
-    Race second;
-    second.address = address;
-    second.shared = shared;
-    second.second_block = block_of(static_cast<std::uint32_t>(warp));
-    second.second_warp = warp;
-    second.second_lane = lane;
-    second.second_line = line;
-    report("read after write", cell.warp, cell.lane, cell.line, second);
+  // Whoever comes after this read comes after what it follows: by the same lanes, or by lanes it has synchronised with.
+  const auto follows = [&](const Read& earlier) {
+    if (read.how > earlier.how || (read.how != weak && read.width != earlier.width)) return false;
+    if (earlier.warp == read.warp && (earlier.mask & ~read.mask) == 0) return true;
+    return known != nullptr && earlier.warp < known->all.size() && earlier.time <= known->all[earlier.warp];
+  };
+  if (last.warp == read.warp && last.time == read.time) {
+    last.mask |= read.mask;
+  } else if (follows(last)) {
+    last = read;
+  } else {
+    keep_read(cell, last);
+    last = read;
   }
-  static_cast<void>(block);
-  note_read(cell, {static_cast<std::uint32_t>(warp), reader.time, 1u << lane, line}, &reader.known);
+  if (cell.more == 0) return;
+  std::vector<Read>& more = reads_[cell.more];
+  std::erase_if(more, [&](const Read& earlier) {
+    return earlier.how >= last.how && (last.how == weak || earlier.width == last.width) &&
+           ((earlier.warp == last.warp && (earlier.mask & ~last.mask) == 0) ||
+            (known != nullptr && earlier.warp < known->all.size() && earlier.time <= known->all[earlier.warp]));
+  });
 }
 
-void RaceDetector::write(int warp, int lane, int line, Page& in, std::size_t index, std::uint64_t address, bool shared, int block, bool packet,
-                         AccessKind kind) {
-  Cell& cell = in.cells[index];
-  Warp& writer = warps_[static_cast<std::size_t>(warp)];
-  const bool sync = kind == AccessKind::atomic && cell.written == Written::atomic;
-  if (!sync && (cell.written != Written::nothing || cell.read.time != 0)) {
-    Race second;
-    second.address = address;
-    second.shared = shared;
-    second.second_block = block_of(static_cast<std::uint32_t>(warp));
-    second.second_warp = warp;
-    second.second_lane = lane;
-    second.second_line = line;
-    const auto known = [&](std::uint32_t of, int of_lane, std::uint32_t time) {
-      return knows(warp, lane, of, of_lane, time) || depends(writer.known, of, time);
-    };
-    if (cell.written != Written::nothing && !known(cell.warp, cell.lane, cell.time)) report("write after write", cell.warp, cell.lane, cell.line, second);
-    check_reads(cell, known, "write after read", second);
-    if (cell.more >= 0) reads_[static_cast<std::size_t>(cell.more)].clear();
-    cell.read = {};
+void RaceDetector::check_read(Now& now, const Read& read) {
+  if (std::memcmp(&read, &now.ordered_read, sizeof(Read)) == 0) return;
+  if ((read.warp < now.known->all.size() && read.time <= now.known->all[read.warp]) ||
+      covers_dependency(*now.known, read.warp, read.time)) {
+    now.ordered_read = read;
+    return;
   }
-  static_cast<void>(block);
-  cell.warp = static_cast<std::uint32_t>(warp);
-  cell.time = writer.time;
-  cell.line = line;
-  cell.lane = static_cast<std::uint8_t>(lane);
-  cell.written = kind == AccessKind::atomic ? Written::atomic : packet ? Written::packet : Written::plain;
-  if (!packet) return;
+  if (exempt(now, read.how, read.width) || (read.how == packet && now.noted.how == packet)) return;
+  if (depends(now, read.warp, read.time)) return;
+  for (std::uint32_t rest = read.mask; rest != 0; rest &= rest - 1) {
+    if (knows(now, read.warp, first_of(rest), read.time)) continue;
+    report("write after read", now, read.warp, first_of(rest), read.line);
+    return;
+  }
+}
+
+void RaceDetector::read(Now& now, Page& in, std::size_t index, Cell& cell) {
+  if (cell.how == nothing) {
+    if (now.noted.how == packet) return;
+  } else if (now.constant) {   // not even what is ordered may be read so
+    now.lane = first_of(now.mask);
+    report("read-only load after write", now, cell.warp, cell.lane, cell.line);
+  } else if (now.noted.how == packet && cell.how == packet) {
+    Clock& known = now.lanes->known;
+    if (covers_dependency(known, cell.warp, cell.time)) return;
+    raise(known.dependency, in.packets[index / 2]->dependency);
+    known.dependency[cell.warp] = std::max(known.dependency[cell.warp], cell.time);
+    changed(*now.lanes);
+    return;
+  } else if (const std::uint64_t key = writing_of(cell); key != now.ordered_write) {
+    if (cell.warp < now.known->all.size() && cell.time <= now.known->all[cell.warp]) now.ordered_write = key;
+    else if (!exempt(now, cell.how, cell.width) && !knows(now, cell.warp, cell.lane, cell.time))
+      report("read after write", now, cell.warp, cell.lane, cell.line);
+  }
+  note_read(cell, now.noted, now.known);
+}
+
+void RaceDetector::write(Now& now, Page& in, std::size_t index, Cell& cell) {
+  if (cell.how != nothing) {
+    if (const std::uint64_t key = writing_of(cell); key != now.ordered_write) {
+      if (cell.warp < now.known->all.size() && cell.time <= now.known->all[cell.warp]) now.ordered_write = key;
+      else if (!exempt(now, cell.how, cell.width) && !knows(now, cell.warp, cell.lane, cell.time) &&
+               !(cell.how == packet && now.noted.how == packet && depends(now, cell.warp, cell.time)))
+        report("write after write", now, cell.warp, cell.lane, cell.line);
+    }
+  }
+  if (cell.read.time != 0) {
+    check_read(now, cell.read);
+    cell.read.time = 0;
+    if (cell.more != 0) {
+      for (const Read& other : reads_[cell.more]) check_read(now, other);
+      reads_[cell.more].clear();
+    }
+  }
+  cell.warp = now.noted.warp & 0xfffffu;
+  cell.lane = first_of(now.noted.mask) & 31u;
+  cell.how = now.noted.how & 7u;
+  cell.width = now.noted.width & 3u;
+  cell.time = now.noted.time;
+  cell.line = now.noted.line;
+  if (now.noted.how != packet) return;
   if (in.packets.empty()) in.packets.resize(kPageCells / 2);
-  if (writer.snapshot == nullptr) writer.snapshot = std::make_shared<const std::vector<std::uint32_t>>(writer.known.dependency);
-  in.packets[index / 2] = {writer.snapshot, writer.time};
+  in.packets[index / 2] = now.lanes->owners & now.mask ? message(now.warp, now.mask).clock : snapshot(*now.lanes);
 }
 
-void RaceDetector::access(int warp, std::uint32_t mask, int line, bool shared, int block, const std::uint64_t* addresses, int width, int bytes,
-                          AccessKind kind, PtxOrder order, bool constant) {
-  const bool packet = width == 8 && order == PtxOrder::relaxed && kind != AccessKind::atomic && !shared;
-  const int granules = std::max(1, bytes / 4);
-  const Warp& self = warps_[static_cast<std::size_t>(warp)];
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
+// ---- accesses --------------------------------------------------------------------------------------------------------------
+
+void RaceDetector::receive(std::uint32_t id, std::uint32_t mask, std::uint64_t key, PtxOrder order, PtxScope scope) {
+  const Message& from = locations_[key];
+  if (!reaches(from.scope, from.warp, id) || !reaches(scope, from.warp, id)) return;
+  if (acquires(order)) return acquire(id, mask, *from.clock, &from);
+  std::vector<Pending>& pending = warps_[id].pending;
+  auto same = std::find_if(pending.rbegin(), pending.rend(), [&](const Pending& seen) {
+    return seen.from.clock == from.clock && seen.from.mask == from.mask && seen.from.warp == from.warp &&
+           seen.from.time == from.time;
+  });
+  if (same == pending.rend()) {
+    pending.push_back({from, mask});
+    same = pending.rbegin();
+  } else {
+    if ((same->lanes & mask) == mask) return;
+    same->lanes |= mask;
+  }
+  const Pending last = *same;   // a later message of the same lanes says all that an earlier one said
+  std::erase_if(pending, [&](const Pending& seen) {
+    return seen.from.warp == last.from.warp && seen.from.time < last.from.time && (seen.from.mask & ~last.from.mask) == 0 &&
+           (seen.lanes & ~last.lanes) == 0;
+  });
+}
+
+void RaceDetector::publish(std::uint32_t id, std::uint32_t lane, std::uint64_t key, Cell& cell, AccessKind kind,
+                           PtxOrder order, PtxScope scope) {
+  Warp& warp = warps_[id];
+  Message out;
+  if (releases(order)) {
+    out = message(id, bit(lane));
+    out.scope = scope;
+  } else if (order != PtxOrder::weak || kind == AccessKind::atomic) {
+    const auto fenced = std::find_if(warp.fenced.begin(), warp.fenced.end(),
+                                     [&](const Message& each) { return (each.mask & bit(lane)) != 0; });
+    if (fenced != warp.fenced.end()) {
+      out = *fenced;
+      out.mask = bit(lane);
+      out.scope = narrower(out.scope, scope);
+    }
+  }
+  if (kind == AccessKind::atomic && cell.located != 0) {   // goes on with the sequence it reads from
+    if (out.clock == nullptr) return;
+    const Message& before = locations_[key];
+    auto both = std::make_shared<Clock>(*before.clock);
+    join_self(*both, before);
+    join(*both, *out.clock);
+    out.clock = std::move(both);
+    out.scope = narrower(out.scope, before.scope);
+  }
+  if (out.clock == nullptr && cell.located != 0) locations_.erase(key);
+  cell.located = out.clock != nullptr;
+  if (out.clock != nullptr) locations_[key] = std::move(out);
+}
+
+void RaceDetector::access(int warp_id, std::uint32_t mask, int line, bool shared, int block, const std::uint64_t* addresses,
+                          int width, int bytes, AccessKind kind, PtxOrder order, bool constant, PtxScope scope) {
+  const auto id = static_cast<std::uint32_t>(warp_id);
+  Now now = now_of(id, mask, line);
+  Warp& self = *now.lanes;
+  self.accessed = self.time;
+  const bool strong = order != PtxOrder::weak || kind == AccessKind::atomic;
+  now.shared = shared;
+  now.constant = constant;
+  now.noted.width = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(width))) & 3u;
+  now.noted.how = !strong                                                    ? weak
+                  : kind == AccessKind::atomic || order != PtxOrder::relaxed ? synchronising
+                  : width == 8 && !shared                                    ? packet
+                                                                             : relaxed;
+  const bool hands_on = kind != AccessKind::read && strong && (releases(order) || !self.fenced.empty());
+  const auto reach = static_cast<unsigned>(bytes);
+  Page* early_page = nullptr;
+  Read* early = nullptr;
+  for (std::uint32_t rest = mask; rest != 0;) {
+    const std::uint32_t lane = first_of(rest);
     const std::uint64_t first = addresses[lane];
+    std::uint32_t together = bit(lane);   // lanes that read the same
+    if (kind == AccessKind::read)
+      for (std::uint32_t next = lane + 1; next < 32 && (rest >> next & 1) != 0 && addresses[next] == first; ++next)
+        together |= bit(next);
+    rest &= ~together;
+    now.mask = now.noted.mask = together;
+    now.address = first;
     Page& in = page(shared, block, first);
-    if (in.cells.empty()) {
-      if (constant) {
-        Read& read = in.constant_reads[static_cast<std::uint32_t>(warp)];
-        read = {static_cast<std::uint32_t>(warp), self.time, 1u << lane, line};
-        continue;
-      }
-      in.cells.resize(kPageCells);
-      for (Cell& cell : in.cells)
-        for (const auto& [reader, read] : in.constant_reads) note_read(cell, read, nullptr);
-      in.constant_reads.clear();
+    if (in.cells.empty() && constant) {
+      if (&in != early_page) early_page = &in, early = &in.early[id];
+      now.noted.mask |= early->mask;
+      *early = now.noted;
+      continue;
     }
-    for (int g = 0; g < granules; ++g) {
-      const std::size_t index = (first / 4 + static_cast<std::uint64_t>(g)) % kPageCells;
-      if (kind == AccessKind::read) read(warp, lane, line, in, index, first + 4u * static_cast<unsigned>(g), shared, block, packet, order);
-      else write(warp, lane, line, in, index, first + 4u * static_cast<unsigned>(g), shared, block, packet, kind);
+    Cell* cells = cells_of(in);
+    std::size_t index = first / 4 % kPageCells;
+    for (unsigned at = 0; at < reach; at += 4, ++index) {
+      const unsigned from = static_cast<unsigned>(first % 4), here = std::min(4u, reach - at);
+      now.address = first + at;
+      if (kind == AccessKind::read) over_bytes(cells[index], from, here, [&](Cell& each) { read(now, in, index, each); });
+      else over_bytes(cells[index], from, here, [&](Cell& each) { write(now, in, index, each); });
     }
-    if (strong(order) || kind == AccessKind::atomic || !locations_.empty()) {
-      for (int at = 0; at < bytes; at += width) {
-        const std::uint64_t address = first + static_cast<std::uint64_t>(at);
-        const std::uint64_t key = shared ? shared_key(block, address) : address;
-        if (kind == AccessKind::read && (locations_.empty() || !strong(order))) continue;
-        order_location(warp, lane, key, kind, order);
-      }
+    for (unsigned at = 0; at < reach; at += static_cast<unsigned>(width)) {
+      const std::uint64_t address = first + at;
+      Cell& cell = cells[address / 4 % kPageCells];
+      if (cell.located == 0 && !hands_on) continue;
+      const std::uint64_t key = shared ? shared_key(block, address) : address;
+      if (kind != AccessKind::write && cell.located != 0 && strong) receive(id, together, key, order, scope);
+      if (kind != AccessKind::read) publish(id, lane, key, cell, kind, order, scope);
     }
   }
 }
 
-}  // namespace adamk::ptx
+}   // namespace adamk::ptx
