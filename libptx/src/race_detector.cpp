@@ -7,7 +7,8 @@
 namespace adamk::ptx {
 namespace {
 
-constexpr std::size_t kPageCells = 1024;   // 4 KB
+constexpr std::size_t kPageCells = 256;   // 4 KB
+constexpr unsigned kCellBytes = 16;
 constexpr std::size_t kMostRaces = 100;
 
 std::uint64_t shared_key(int block, std::uint64_t address) {
@@ -17,6 +18,7 @@ bool acquires(PtxOrder order) { return order == PtxOrder::acquire || order == Pt
 bool releases(PtxOrder order) { return order == PtxOrder::release || order == PtxOrder::acq_rel || order == PtxOrder::sc; }
 PtxScope narrower(PtxScope a, PtxScope b) { return a == PtxScope::none ? b : b == PtxScope::none ? a : std::min(a, b); }
 constexpr std::uint32_t bit(std::uint32_t lane) { return 1u << lane; }
+std::size_t packet_of(std::uint64_t address) { return address / 8 % (kPageCells * kCellBytes / 8); }
 std::uint32_t first_of(std::uint32_t mask) { return static_cast<std::uint32_t>(std::countr_zero(mask)); }
 
 bool raise(std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& from) {
@@ -361,6 +363,7 @@ void RaceDetector::async_move(int index, std::uint64_t global, std::uint32_t sha
   now.noted.time = copy.time;
   now.noted.mask = copy.bulk ? 1u : bit(lane);
   now.noted.line = copy.line;
+  const unsigned piece = std::min(static_cast<unsigned>(bytes), kCellBytes);
   for (int done = 0; done < bytes;) {
     const std::uint64_t address = global + static_cast<std::uint64_t>(done);
     const int here = std::min<int>(bytes - done, static_cast<int>(4096 - address % 4096));
@@ -373,28 +376,29 @@ void RaceDetector::async_move(int index, std::uint64_t global, std::uint32_t sha
       now.noted.mask = copy.bulk ? 1u : bit(lane);
       continue;
     }
-    for (int at = 0; at < here; at += 4) {
-      const std::size_t cell_index = (address + static_cast<std::uint64_t>(at)) / 4 % kPageCells;
-      Cell& cell = from.cells[cell_index];
-      now.address = address + static_cast<std::uint64_t>(at);
-      if (copy.bulk && cell.how != nothing && cell.split == 0 && cell.warp < warp_count_) {
-        // Written through the generic proxy: its writer or whoever starts the copy must have fenced since.
-        const auto& times = warps_[cell.warp].proxy_times;
-        const auto fenced = std::lower_bound(times.begin(), times.end(), cell.time);
-        if (covers(copy.known, cell.warp, cell.lane, cell.time) && !covers(copy.proxied, cell.warp, cell.lane, cell.time) &&
-            (fenced == times.end() || !covers(copy.known, cell.warp, cell.lane, *fenced)))
-          now.lane = lane, report("read after write without fence.proxy.async", now, cell.warp, cell.lane, cell.line);
-      }
-      over_bytes(cell, 0, 4, [&](Cell& each) { read(now, from, cell_index, each); });
+    for (std::uint64_t at = address; at < address + static_cast<std::uint64_t>(here); at += piece) {
+      over<false>(now, from.cells[at / kCellBytes % kPageCells], kCellBytes, at, piece, [&](Cell& cell) {
+        if (copy.bulk) check_proxy(now, copy, cell);
+        read(now, from, cell);
+      });
     }
   }
   now.shared = true;
-  for (int at = 0; at < bytes; at += 4) {
-    now.address = shared + static_cast<std::uint64_t>(at);
-    Page& to = page(true, copy.block, now.address);
-    const std::size_t cell_index = now.address / 4 % kPageCells;
-    over_bytes(cells_of(to)[cell_index], 0, 4, [&](Cell& each) { write(now, to, cell_index, each); });
+  for (std::uint64_t at = shared; at < shared + static_cast<std::uint64_t>(bytes); at += piece) {
+    Page& to = page(true, copy.block, at);
+    over<true>(now, cells_of(to)[at / kCellBytes % kPageCells], kCellBytes, at, piece, [&](Cell& cell) { write(now, to, cell); });
   }
+}
+
+/// What was written through the generic proxy: its writer, or whoever starts the copy, must have fenced since.
+void RaceDetector::check_proxy(Now& now, const Copy& copy, const Cell& cell) {
+  if (cell.how == nothing || cell.warp >= warp_count_ || !covers(copy.known, cell.warp, cell.lane, cell.time)) return;
+  if (covers(copy.proxied, cell.warp, cell.lane, cell.time)) return;
+  const auto& times = warps_[cell.warp].proxy_times;
+  const auto fenced = std::lower_bound(times.begin(), times.end(), cell.time);
+  if (fenced != times.end() && covers(copy.known, cell.warp, cell.lane, *fenced)) return;
+  now.lane = static_cast<std::uint32_t>(copy.lane);
+  report("read after write without fence.proxy.async", now, cell.warp, cell.lane, cell.line);
 }
 
 void RaceDetector::async_complete(int index, int block, std::uint32_t at) {
@@ -457,24 +461,47 @@ RaceDetector::Cell* RaceDetector::cells_of(Page& page) {
   return page.cells.data();
 }
 
-/// Bytes of a granule that are accessed by themselves are told apart from then on.
+/// What is accessed in smaller pieces is told apart from then on, until it is written as a whole.
 void RaceDetector::split(Cell& cell) {
-  std::array<Cell, 4> bytes;
-  bytes.fill(cell);
+  std::uint32_t place = static_cast<std::uint32_t>(parts_.size());
+  if (free_parts_.empty()) {
+    parts_.emplace_back();
+  } else {
+    place = free_parts_.back();
+    free_parts_.pop_back();
+  }
+  std::array<Cell, 4>& parts = parts_[place];
+  parts.fill(cell);
   for (std::size_t i = 1; i < 4 && cell.more != 0; ++i) {
-    reads_.push_back(reads_[cell.more]);
-    bytes[i].more = static_cast<std::uint32_t>(reads_.size() - 1);
+    parts[i].more = 0;
+    for (const Read& read : std::vector<Read>(reads_[cell.more])) keep_read(parts[i], read);
   }
   cell.split = 1;
-  cell.more = static_cast<std::uint32_t>(bytes_.size());
-  bytes_.push_back(bytes);
+  cell.more = place;
 }
 
-template <class Each>
-void RaceDetector::over_bytes(Cell& cell, unsigned first, unsigned bytes, Each each) {
-  if (cell.split == 0 && bytes < 4) split(cell);
-  if (cell.split == 0) return each(cell);
-  for (unsigned i = first; i < first + bytes; ++i) each(bytes_[cell.more][i]);
+/// All parts were written alike, and nobody has read since.
+void RaceDetector::merge(Cell& cell) {
+  const std::uint32_t place = cell.more;
+  for (std::size_t i = 1; i < 4; ++i)
+    if (parts_[place][i].more != 0) free_reads_.push_back(parts_[place][i].more);
+  cell = parts_[place][0];
+  cell.located = 0;
+  free_parts_.push_back(place);
+}
+
+/// `each` for what `bytes` from `address` on touch of a cell of `size` bytes.
+template <bool writes, class Each>
+void RaceDetector::over(Now& now, Cell& cell, unsigned size, std::uint64_t address, unsigned bytes, Each each) {
+  now.address = address;
+  if (cell.split == 0 && bytes == size) return each(cell);
+  if (cell.split == 0) split(cell);
+  const unsigned part = size / 4, begin = static_cast<unsigned>(address % size), end = begin + bytes;
+  for (unsigned i = begin / part; i * part < end; ++i) {
+    const unsigned from = std::max(begin, i * part), to = std::min(end, (i + 1) * part);
+    over<writes>(now, parts_[cell.more][i], part, address + (from - begin), to - from, each);
+  }
+  if (writes && bytes == size) merge(cell);
 }
 
 bool RaceDetector::knows(Now& now, std::uint32_t of, std::uint32_t lane, std::uint32_t time) const {
@@ -544,9 +571,12 @@ void RaceDetector::report(const char* kind, const Now& now, std::uint32_t first,
 
 /// Reads that the last one neither follows nor repeats lie apart.
 void RaceDetector::keep_read(Cell& cell, const Read& read) {
-  if (cell.more == 0) {
+  if (cell.more == 0 && free_reads_.empty()) {
     cell.more = static_cast<std::uint32_t>(reads_.size());
     reads_.emplace_back();
+  } else if (cell.more == 0) {
+    cell.more = free_reads_.back();
+    free_reads_.pop_back();
   }
   reads_[cell.more].push_back(read);
 }
@@ -596,7 +626,17 @@ void RaceDetector::check_read(Now& now, const Read& read) {
   }
 }
 
-void RaceDetector::read(Now& now, Page& in, std::size_t index, Cell& cell) {
+inline void RaceDetector::read(Now& now, Page& in, Cell& cell) {
+  // Mostly it is the warp that read last, of what was written as the cell before was.
+  if (now.noted.how == weak && cell.more == 0 && (cell.how == nothing || (writing_of(cell) == now.ordered_write && !now.constant)) &&
+      (cell.read.time == 0 || (cell.read.warp == now.noted.warp && (cell.read.mask & ~now.noted.mask) == 0))) {
+    cell.read = now.noted;
+    return;
+  }
+  read_slowly(now, in, cell);
+}
+
+void RaceDetector::read_slowly(Now& now, Page& in, Cell& cell) {
   if (cell.how == nothing) {
     if (now.noted.how == packet) return;
   } else if (now.constant) {   // not even what is ordered may be read so
@@ -605,7 +645,7 @@ void RaceDetector::read(Now& now, Page& in, std::size_t index, Cell& cell) {
   } else if (now.noted.how == packet && cell.how == packet) {
     Clock& known = now.lanes->known;
     if (covers_dependency(known, cell.warp, cell.time)) return;
-    raise(known.dependency, in.packets[index / 2]->dependency);
+    raise(known.dependency, in.packets[packet_of(now.address)]->dependency);
     known.dependency[cell.warp] = std::max(known.dependency[cell.warp], cell.time);
     changed(*now.lanes);
     return;
@@ -617,7 +657,7 @@ void RaceDetector::read(Now& now, Page& in, std::size_t index, Cell& cell) {
   note_read(cell, now.noted, now.known);
 }
 
-void RaceDetector::write(Now& now, Page& in, std::size_t index, Cell& cell) {
+void RaceDetector::write(Now& now, Page& in, Cell& cell) {
   if (cell.how != nothing) {
     if (const std::uint64_t key = writing_of(cell); key != now.ordered_write) {
       if (cell.warp < now.known->all.size() && cell.time <= now.known->all[cell.warp]) now.ordered_write = key;
@@ -641,8 +681,8 @@ void RaceDetector::write(Now& now, Page& in, std::size_t index, Cell& cell) {
   cell.time = now.noted.time;
   cell.line = now.noted.line;
   if (now.noted.how != packet) return;
-  if (in.packets.empty()) in.packets.resize(kPageCells / 2);
-  in.packets[index / 2] = now.lanes->owners & now.mask ? message(now.warp, now.mask).clock : snapshot(*now.lanes);
+  if (in.packets.empty()) in.packets.resize(kPageCells * kCellBytes / 8);
+  in.packets[packet_of(now.address)] = now.lanes->owners & now.mask ? message(now.warp, now.mask).clock : snapshot(*now.lanes);
 }
 
 // ---- accesses --------------------------------------------------------------------------------------------------------------
@@ -711,11 +751,13 @@ void RaceDetector::access(int warp_id, std::uint32_t mask, int line, bool shared
   now.constant = constant;
   now.noted.width = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(width))) & 3u;
   now.noted.how = !strong                                                    ? weak
-                  : kind == AccessKind::atomic || order != PtxOrder::relaxed ? synchronising
+                  : kind == AccessKind::atomic                               ? synchronising
+                  : order == PtxOrder::is_volatile && shared                 ? relaxed   // behind an mbarrier, mostly
+                  : order != PtxOrder::relaxed                               ? synchronising
                   : width == 8 && !shared                                    ? packet
                                                                              : relaxed;
   const bool hands_on = kind != AccessKind::read && strong && (releases(order) || !self.fenced.empty());
-  const auto reach = static_cast<unsigned>(bytes);
+  const auto reach = static_cast<unsigned>(bytes), piece = now.noted.how == packet ? 8u : reach;   // within a cell
   Page* early_page = nullptr;
   Read* early = nullptr;
   for (std::uint32_t rest = mask; rest != 0;) {
@@ -736,16 +778,17 @@ void RaceDetector::access(int warp_id, std::uint32_t mask, int line, bool shared
       continue;
     }
     Cell* cells = cells_of(in);
-    std::size_t index = first / 4 % kPageCells;
-    for (unsigned at = 0; at < reach; at += 4, ++index) {
-      const unsigned from = static_cast<unsigned>(first % 4), here = std::min(4u, reach - at);
-      now.address = first + at;
-      if (kind == AccessKind::read) over_bytes(cells[index], from, here, [&](Cell& each) { read(now, in, index, each); });
-      else over_bytes(cells[index], from, here, [&](Cell& each) { write(now, in, index, each); });
+    Cell& touched = cells[first / kCellBytes % kPageCells];
+    for (unsigned at = 0; at < reach; at += piece) {
+      if (kind == AccessKind::read) over<false>(now, touched, kCellBytes, first + at, piece, [&](Cell& each) { read(now, in, each); });
+      else over<true>(now, touched, kCellBytes, first + at, piece, [&](Cell& each) { write(now, in, each); });
     }
+    if (!strong && touched.split == 0) continue;
     for (unsigned at = 0; at < reach; at += static_cast<unsigned>(width)) {
       const std::uint64_t address = first + at;
-      Cell& cell = cells[address / 4 % kPageCells];
+      if (touched.split == 0 && !hands_on) continue;
+      if (touched.split == 0) split(touched);
+      Cell& cell = parts_[touched.more][address / 4 % 4];
       if (cell.located == 0 && !hands_on) continue;
       const std::uint64_t key = shared ? shared_key(block, address) : address;
       if (kind != AccessKind::write && cell.located != 0 && strong) receive(id, together, key, order, scope);

@@ -3,9 +3,10 @@
 // Happens-before is kept in vector clocks over warps, with the lanes of a warp told apart where they must be: lane 0 that
 // arrives at an mbarrier without a bar.warp.sync before it hands on its own accesses only. A second clock, "dependency", also
 // follows tagged packets: who reads a packet depends on whoever wrote it. It orders a read before a later overwrite (no value
-// can come out of thin air), never a write before a read. Rules for a 4-byte granule:
+// can come out of thin air), never a write before a read. Rules for every byte:
 //   packet   relaxed 64-bit accesses of global memory on both sides: never a race, orders nothing but itself
-//   flag     two strong accesses of one width, at least one of them an atomic, acquire, release or volatile: never a race
+//   flag     two strong accesses of one width, at least one of them an atomic, acquire, release or (in global memory)
+//            volatile: never a race
 //   read     what was written must happen before it; relaxed 32-bit data behind a counter included
 //   write    what was written must happen before it (a packet over a packet: or be depended on)
 //            whoever read must have done so before it, or be depended on
@@ -16,6 +17,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <set>
 #include <string>
@@ -118,14 +120,14 @@ class RaceDetector {
   };
   struct Cell {
     std::uint32_t warp : 20 = 0, lane : 5 = 0, how : 3 = nothing, width : 2 = 0;  // width: its log2
-    std::uint32_t located : 1 = 0, split : 1 = 0;  // has an entry in locations_; has bytes
+    std::uint32_t located : 1 = 0, split : 1 = 0;  // has an entry in locations_; has parts
     std::uint32_t time = 0;
     int line = 0;
-    std::uint32_t more = 0;  // reads by others, in reads_; of a split cell: its bytes, in bytes_
+    std::uint32_t more = 0;  // reads by others, in reads_; of a split cell: its four parts, in parts_
     Read read;
   };
   struct Page {
-    std::vector<Cell> cells;                            // 4 bytes each; empty while only read-only accesses came
+    std::vector<Cell> cells;                            // 16 bytes each; empty while only read-only accesses came
     std::vector<std::shared_ptr<const Clock>> packets;  // 8 bytes each: the clock of the writer
     std::unordered_map<std::uint32_t, Read> early;      // read-only ones before all else, by warp
   };
@@ -170,10 +172,13 @@ class RaceDetector {
   Page& page(bool shared, int block, std::uint64_t address);
   Cell* cells_of(Page& page);
   void split(Cell& cell);
-  void read(Now& now, Page& page, std::size_t index, Cell& cell);
-  void write(Now& now, Page& page, std::size_t index, Cell& cell);
-  template <class Each>
-  void over_bytes(Cell& cell, unsigned first, unsigned bytes, Each each);
+  void merge(Cell& cell);
+  void read(Now& now, Page& page, Cell& cell);
+  void read_slowly(Now& now, Page& page, Cell& cell);
+  void write(Now& now, Page& page, Cell& cell);
+  template <bool writes, class Each>
+  void over(Now& now, Cell& cell, unsigned size, std::uint64_t address, unsigned bytes, Each each);
+  void check_proxy(Now& now, const Copy& copy, const Cell& cell);
   void note_read(Cell& cell, const Read& read, const Clock* known);
   void keep_read(Cell& cell, const Read& read);
   void check_read(Now& now, const Read& read);
@@ -191,7 +196,8 @@ class RaceDetector {
   std::unordered_map<std::uint64_t, Page> pages_;
   std::array<std::pair<std::uint64_t, Page*>, 64> near_pages_{};
   std::vector<std::vector<Read>> reads_;
-  std::vector<std::array<Cell, 4>> bytes_;
+  std::deque<std::array<Cell, 4>> parts_;
+  std::vector<std::uint32_t> free_reads_, free_parts_;
   std::unordered_map<std::uint64_t, Message> locations_;  // what a strong write there hands on
   std::unordered_map<std::uint64_t, Barrier> barriers_;
   std::vector<Copy> copies_;

@@ -569,6 +569,46 @@ TEST(RaceDetector, AClusterSynchronisesBetweenArriveAndWait) {
   EXPECT_EQ(l.d.races().size(), 1u);
 }
 
+TEST(RaceDetector, PiecesOfAVectorAreToldApartUntilItIsWrittenAsAWhole) {
+  Launch l;
+  const auto vector = [&](int warp, AccessKind kind) {
+    std::uint64_t addresses[32] = {kData};
+    l.d.step(warp);
+    l.d.access(warp, 1, ++l.line, false, 0, addresses, 4, 16, kind, PtxOrder::weak);
+  };
+  vector(0, AccessKind::write);
+  l.store(0, kData + 4);
+  l.add(0, kFlag, PtxOrder::release);
+  l.store(1, kData + 8);   // a word that nobody has read
+  EXPECT_EQ(l.verdict(), "write after write");
+  l.get(2, kFlag, PtxOrder::acquire);
+  l.load(2, kData + 4);
+  l.load(2, kData + 12);
+  EXPECT_EQ(l.d.races().size(), 1u);
+  vector(2, AccessKind::read);   // meets warp 1's word
+  ASSERT_EQ(l.verdict(), "write after write, read after write");
+  EXPECT_EQ(l.d.races()[1].address, kData + 8);
+  EXPECT_EQ(l.d.races()[1].first_warp, 1);
+  vector(3, AccessKind::write);   // after reads of words and of all: one report for each line that was not waited for
+  EXPECT_EQ(l.d.races().size(), 6u);
+  vector(3, AccessKind::read);
+  EXPECT_EQ(l.d.races().size(), 6u);
+  l.load(2, kData + 12);
+  EXPECT_EQ(l.verdict().substr(l.verdict().rfind(',') + 2), "read after write");
+}
+
+TEST(RaceDetector, AVolatileWordOfSharedMemoryIsDataBehindABarrier) {
+  for (const bool wait : {true, false}) {
+    Launch l;
+    l.put(0, kSlot, PtxOrder::is_volatile);
+    l.arrive(0, kFull);
+    l.complete(0, kFull);
+    if (wait) l.wait(1, kFull);
+    l.get(1, kSlot, PtxOrder::is_volatile);
+    EXPECT_EQ(l.verdict(), wait ? "" : "read after write");
+  }
+}
+
 TEST(RaceDetector, BytesOfAWordAreToldApart) {
   Launch l;
   const auto half = [&](int warp, int which, AccessKind kind, std::uint32_t lane = 0) {
