@@ -370,7 +370,7 @@ void RaceDetector::async_move(int index, std::uint64_t global, std::uint32_t sha
     done += here;
     Page& from = page(false, 0, address);
     if (from.cells.empty()) {   // nobody has written there
-      Read& early = from.early[copy.id];
+      Read& early = early_of(from, copy.id);
       now.noted.mask |= early.mask;
       early = now.noted;
       now.noted.mask = copy.bulk ? 1u : bit(lane);
@@ -386,7 +386,8 @@ void RaceDetector::async_move(int index, std::uint64_t global, std::uint32_t sha
   now.shared = true;
   for (std::uint64_t at = shared; at < shared + static_cast<std::uint64_t>(bytes); at += piece) {
     Page& to = page(true, copy.block, at);
-    over<true>(now, cells_of(to)[at / kCellBytes % kPageCells], kCellBytes, at, piece, [&](Cell& cell) { write(now, to, cell); });
+    Cell& touched = cells_of(to)[at / kCellBytes % kPageCells];
+    over<true>(now, touched, kCellBytes, at, piece, [&](Cell& cell) { write(now, to, cell); });
   }
 }
 
@@ -450,6 +451,11 @@ RaceDetector::Page& RaceDetector::page(bool shared, int block, std::uint64_t add
     near_key = key;
   }
   return *near;
+}
+
+RaceDetector::Read& RaceDetector::early_of(Page& page, std::uint32_t id) {
+  if (page.near_early == nullptr || page.near_id != id) page.near_early = &page.early[id], page.near_id = id;
+  return *page.near_early;
 }
 
 RaceDetector::Cell* RaceDetector::cells_of(Page& page) {
@@ -628,7 +634,8 @@ void RaceDetector::check_read(Now& now, const Read& read) {
 
 inline void RaceDetector::read(Now& now, Page& in, Cell& cell) {
   // Mostly it is the warp that read last, of what was written as the cell before was.
-  if (now.noted.how == weak && cell.more == 0 && (cell.how == nothing || (writing_of(cell) == now.ordered_write && !now.constant)) &&
+  if (now.noted.how == weak && cell.more == 0 &&
+      (cell.how == nothing || (writing_of(cell) == now.ordered_write && !now.constant)) &&
       (cell.read.time == 0 || (cell.read.warp == now.noted.warp && (cell.read.mask & ~now.noted.mask) == 0))) {
     cell.read = now.noted;
     return;
@@ -758,8 +765,6 @@ void RaceDetector::access(int warp_id, std::uint32_t mask, int line, bool shared
                                                                              : relaxed;
   const bool hands_on = kind != AccessKind::read && strong && (releases(order) || !self.fenced.empty());
   const auto reach = static_cast<unsigned>(bytes), piece = now.noted.how == packet ? 8u : reach;   // within a cell
-  Page* early_page = nullptr;
-  Read* early = nullptr;
   for (std::uint32_t rest = mask; rest != 0;) {
     const std::uint32_t lane = first_of(rest);
     const std::uint64_t first = addresses[lane];
@@ -772,16 +777,19 @@ void RaceDetector::access(int warp_id, std::uint32_t mask, int line, bool shared
     now.address = first;
     Page& in = page(shared, block, first);
     if (in.cells.empty() && constant) {
-      if (&in != early_page) early_page = &in, early = &in.early[id];
-      now.noted.mask |= early->mask;
-      *early = now.noted;
+      Read& early = early_of(in, id);
+      now.noted.mask |= early.mask;
+      early = now.noted;
       continue;
     }
     Cell* cells = cells_of(in);
     Cell& touched = cells[first / kCellBytes % kPageCells];
     for (unsigned at = 0; at < reach; at += piece) {
-      if (kind == AccessKind::read) over<false>(now, touched, kCellBytes, first + at, piece, [&](Cell& each) { read(now, in, each); });
-      else over<true>(now, touched, kCellBytes, first + at, piece, [&](Cell& each) { write(now, in, each); });
+      const std::uint64_t begin = first + at;
+      if (kind == AccessKind::read)
+        over<false>(now, touched, kCellBytes, begin, piece, [&](Cell& each) { read(now, in, each); });
+      else
+        over<true>(now, touched, kCellBytes, begin, piece, [&](Cell& each) { write(now, in, each); });
     }
     if (!strong && touched.split == 0) continue;
     for (unsigned at = 0; at < reach; at += static_cast<unsigned>(width)) {

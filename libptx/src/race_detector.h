@@ -130,6 +130,8 @@ class RaceDetector {
     std::vector<Cell> cells;                            // 16 bytes each; empty while only read-only accesses came
     std::vector<std::shared_ptr<const Clock>> packets;  // 8 bytes each: the clock of the writer
     std::unordered_map<std::uint32_t, Read> early;      // read-only ones before all else, by warp
+    std::uint32_t near_id = 0;                          // the one of these asked for last
+    Read* near_early = nullptr;
   };
   struct Barrier {
     Clock current, done;
@@ -170,6 +172,7 @@ class RaceDetector {
   void check_init(const Barrier& barrier, std::uint32_t id, std::uint32_t mask, int line, std::uint32_t at);
 
   Page& page(bool shared, int block, std::uint64_t address);
+  Read& early_of(Page& page, std::uint32_t id);
   Cell* cells_of(Page& page);
   void split(Cell& cell);
   void merge(Cell& cell);
