@@ -214,6 +214,15 @@ class Parser {
     return {};
   }
 
+  /// A label behind the last instruction, or a last instruction that some lanes go on from.
+  bool runs_off_the_end() {
+    const std::vector<PtxInstruction>& code = body().code;
+    if (code.empty() || (!body().labels.empty() && body().labels.back().first == static_cast<int>(code.size()))) return true;
+    const PtxOp last = code.back().op;
+    const bool leaves = last == PtxOp::ret || last == PtxOp::exit || last == PtxOp::trap || last == PtxOp::bra;
+    return !leaves || code.back().guard >= 0;
+  }
+
   Result<void> end_function(const Statement& s) {
     if (!in_function_) return error(s.line, "'}}' closes nothing");
     for (const Jump& jump : jumps_) {
@@ -221,8 +230,7 @@ class Parser {
       if (found == labels_.end()) return error(jump.line, "there is no label '{}'", jump.label);
       body().code[jump.instruction].target = found->second;
     }
-    if (body().code.empty() || (body().code.back().op != PtxOp::ret && body().code.back().op != PtxOp::exit &&
-                                body().code.back().op != PtxOp::trap && body().code.back().op != PtxOp::bra)) {
+    if (runs_off_the_end()) {
       PtxInstruction end;   // "ret" is implied at the end of a body
       end.op = PtxOp::ret;
       end.opcode = "ret";

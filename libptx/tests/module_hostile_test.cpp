@@ -55,5 +55,17 @@ TEST(PtxModuleHostile, headers_without_a_name_are_refused) {
   }
 }
 
+TEST(PtxModuleHostile, no_path_runs_off_the_end_of_a_function) {
+  const std::string head = ".visible .entry k()\n{\n.reg .pred %p<2>;\nsetp.eq.s32 %p1, 0, 0;\n";
+  for (const char* end : {"bra $end;\nret;\n$end:\n", "@%p1 ret;\n", "@%p1 exit;\n", "$again:\n@%p1 bra $again;\n", "@!%p1 trap;\n"}) {
+    const auto module = parse_ptx(module_of(head + end + "}\n"));
+    ASSERT_TRUE(module) << module.error().message;
+    const std::vector<PtxInstruction>& code = module->functions[0].code;
+    EXPECT_EQ(code.back().op, PtxOp::ret) << end;
+    EXPECT_LT(code.back().guard, 0) << end;
+    for (const PtxInstruction& each : code) EXPECT_LT(each.target, static_cast<int>(code.size())) << end;
+  }
+}
+
 }  // namespace
 }  // namespace adamk
