@@ -1,6 +1,6 @@
 #include "liveness.h"
 
-#include <algorithm>
+#include <bit>
 
 namespace adamk::ptx {
 namespace {
@@ -10,59 +10,58 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 /// Predicates have a register file of their own.
 int words(PtxType type) { return type == PtxType::pred ? 0 : bytes_of(type) > 4 ? 2 : 1; }
 
-/// A set of registers that knows its size in 32-bit words.
-class LiveSet {
- public:
-  explicit LiveSet(const PtxBody& body) : body_(&body), live_(body.registers.size(), 0) {}
-  void add(int reg) {
-    if (live_[at(reg)] == 0) size_ += words(body_->registers[at(reg)].type);
-    live_[at(reg)] = 1;
-  }
-  void remove(int reg) {
-    if (live_[at(reg)] != 0) size_ -= words(body_->registers[at(reg)].type);
-    live_[at(reg)] = 0;
-  }
-  void before(const PtxInstruction& i) {
-    if (i.guard < 0)
-      for (const int r : registers_written(i)) remove(r);
-    for (const int r : registers_read(i)) add(r);
-  }
-  int size() const { return size_; }
-  const std::vector<char>& members() const { return live_; }
-
- private:
-  const PtxBody* body_;
-  std::vector<char> live_;
-  int size_ = 0;
-};
+/// From what is live behind an instruction to what is live before it; `change(register, added)` is told of each change. A
+/// guarded write leaves the old value in some lanes, so it ends no life.
+template <class Change>
+void step_back(const PtxInstruction& i, RegisterSet& live, Change change) {
+  const auto put = [&](int reg, bool wanted) {
+    std::uint64_t& word = live[at(reg) / 64];
+    const std::uint64_t bit = std::uint64_t{1} << (reg % 64);
+    if (((word & bit) != 0) == wanted) return;
+    word ^= bit;
+    change(reg, wanted);
+  };
+  if (i.guard < 0)
+    for (const int reg : registers_written(i)) put(reg, false);
+  for (const int reg : registers_read(i)) put(reg, true);
+}
 
 }  // namespace
 
-std::vector<int> live_registers(const PtxBody& body, const Flow& flow) {
-  std::vector<std::vector<char>> entering(flow.blocks.size(), std::vector<char>(body.registers.size(), 0));
-  const auto leaving = [&](int block) {
-    LiveSet live(body);
-    for (const int to : flow.blocks[at(block)].to)
-      for (std::size_t r = 0; r < body.registers.size(); ++r)
-        if (entering[at(to)][r] != 0) live.add(static_cast<int>(r));
-    return live;
-  };
+LiveBlocks live_blocks(const PtxBody& body, const Flow& flow) {
+  const RegisterSet none((body.registers.size() + 63) / 64, 0);
+  LiveBlocks live{std::vector<RegisterSet>(flow.blocks.size(), none), std::vector<RegisterSet>(flow.blocks.size(), none)};
   for (bool changed = true; changed;) {
     changed = false;
     for (auto block = flow.order.rbegin(); block != flow.order.rend(); ++block) {
-      LiveSet live = leaving(*block);
-      for (int i = flow.blocks[at(*block)].end - 1; i >= flow.blocks[at(*block)].begin; --i) live.before(body.code[at(i)]);
-      if (live.members() == entering[at(*block)]) continue;
-      entering[at(*block)] = live.members();
+      RegisterSet& leaving = live.leaving[at(*block)];
+      for (const int to : flow.blocks[at(*block)].to)
+        for (std::size_t w = 0; w < leaving.size(); ++w) leaving[w] |= live.entering[at(to)][w];
+      RegisterSet entering = leaving;
+      for (int i = flow.blocks[at(*block)].end - 1; i >= flow.blocks[at(*block)].begin; --i)
+        step_back(body.code[at(i)], entering, [](int, bool) {});
+      if (entering == live.entering[at(*block)]) continue;
+      live.entering[at(*block)] = std::move(entering);
       changed = true;
     }
   }
+  return live;
+}
+
+std::vector<int> live_registers(const PtxBody& body, const Flow& flow) {
+  const LiveBlocks blocks = live_blocks(body, flow);
   std::vector<int> counts(body.code.size(), 0);
   for (const int block : flow.order) {
-    LiveSet live = leaving(block);
+    RegisterSet live = blocks.leaving[at(block)];
+    int size = 0;
+    for (std::size_t word = 0; word < live.size(); ++word)
+      for (std::uint64_t rest = live[word]; rest != 0; rest &= rest - 1)
+        size += words(body.registers[word * 64 + static_cast<std::size_t>(std::countr_zero(rest))].type);
     for (int i = flow.blocks[at(block)].end - 1; i >= flow.blocks[at(block)].begin; --i) {
-      counts[at(i)] = live.size();
-      live.before(body.code[at(i)]);
+      counts[at(i)] = size;
+      step_back(body.code[at(i)], live, [&](int reg, bool added) {
+        size += (added ? 1 : -1) * words(body.registers[at(reg)].type);
+      });
     }
   }
   return counts;
