@@ -8,12 +8,7 @@ namespace adamk::ptx {
 namespace {
 
 constexpr std::uint64_t kStuck = 40'000'000;   // warp instructions without any change of memory: nothing moves any more
-
-std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = a ^ (b + 0x9e3779b97f4a7c15ull + (a << 6) + (a >> 2));
-  x ^= x >> 29;
-  return x * 0xbf58476d1ce4e5b9ull;
-}
+constexpr std::uint64_t kFirstClock = 1 << 20;
 
 }  // namespace
 
@@ -33,7 +28,7 @@ Machine::Machine(const Program& program, EmulatedMemory& memory, const EmulatorL
     block.live_threads = static_cast<std::uint32_t>(launch.threads);
   }
   const auto clusters = static_cast<std::size_t>((launch.blocks + launch.cluster - 1) / launch.cluster);
-  cluster_arrived_.assign(clusters, {0, 0});
+  cluster_arrived_.assign(clusters, 0);
   cluster_phase_.assign(clusters, 0);
   warps_.resize(blocks_.size() * static_cast<std::size_t>(warps_per_block_));
   for (std::size_t i = 0; i < warps_.size(); ++i) {
@@ -166,22 +161,9 @@ Fragment* Machine::choose(Warp& warp) {
   return best;
 }
 
-bool Machine::step_warp(int id, std::uint64_t instructions) {
+void Machine::step_warp(int id, std::uint64_t instructions) {
   Warp& warp = warps_[static_cast<std::size_t>(id)];
   const std::uint64_t end = report_.warp_instructions + instructions;
-  while (!failed_ && report_.warp_instructions < end) {
-    Fragment* f = choose(warp);
-    if (f == nullptr) return true;
-    run_fragment(warp, id, end);
-  }
-  if (!failed_) {
-    for (const Fragment& f : warp.fragments)
-      if (f.mask != 0 && f.state == State::ready) queue(id);
-  }
-  return !failed_;
-}
-
-void Machine::run_fragment(Warp& warp, int id, std::uint64_t end) {
   Fragment* f = choose(warp);
   const Op* code = program_.code.data();
   while (f != nullptr && report_.warp_instructions < end) {
@@ -205,6 +187,8 @@ void Machine::run_fragment(Warp& warp, int id, std::uint64_t end) {
     }
     if (warp.fragments.size() > 1) f = choose(warp);
   }
+  for (const Fragment& each : warp.fragments)
+    if (each.mask != 0 && each.state == State::ready) queue(id);
 }
 
 Fragment& Machine::split(Warp& warp, Fragment& f, std::uint32_t mask) {
@@ -260,7 +244,7 @@ bool Machine::execute(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
       break;
     }
     case Kind::clock: {
-      const std::uint64_t now = clock_ + report_.warp_instructions / blocks_.size() + idle_time_;
+      const std::uint64_t now = kFirstClock + report_.warp_instructions / blocks_.size() + idle_time_;
       for (std::size_t lane = 0; lane < 32; ++lane) {
         if (!(mask >> lane & 1)) continue;
         if (op.width == 8) at<std::uint64_t>(warp, op.d[0])[lane] = now;

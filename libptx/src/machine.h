@@ -46,13 +46,12 @@ struct NamedBarrier {
 
 struct Warp {
   int block = 0, index = 0;               // index in the block
-  std::uint32_t exited = 0, live = ~0u;
+  std::uint32_t live = ~0u;               // lanes that have not left the kernel
   std::vector<Fragment> fragments;
   std::vector<std::uint8_t> registers;
   std::vector<std::uint32_t> predicates;
   bool queued = false;
-  std::uint64_t steps = 0;
-  std::array<std::uint32_t, 32> committed{}, copies{};   // cp.async groups closed by a lane; copies of a lane on their way
+  std::array<std::uint32_t, 32> committed{};   // cp.async groups closed by a lane
   std::vector<std::uint32_t> watchdog;    // arguments of its last call
   std::uint32_t watchdog_lanes = 0;
   std::vector<std::uint8_t> local;        // lane by lane
@@ -76,7 +75,7 @@ struct Copy {
   std::array<std::uint32_t, 32> group{};
   std::uint32_t bytes = 0;
   std::uint32_t barrier = 0;              // bulk and arrivals: shared address
-  bool bulk = false, arrival = false, raises = false;
+  bool bulk = false, arrival = false;
   int line = 0;
   int handle = -1;
   std::array<int, 32> handles{};
@@ -93,10 +92,8 @@ class Machine {
   void start_warp(Warp& warp);
   void queue(int warp);
   std::uint64_t random(std::uint64_t below);
-  bool step_warp(int warp, std::uint64_t instructions);   // false: a fault ended the run
+  void step_warp(int warp, std::uint64_t instructions);   // at most so many, of whichever fragments are ready
   Fragment* choose(Warp& warp);
-  void merge(Warp& warp);
-  void run_fragment(Warp& warp, int warp_id, std::uint64_t instructions);
   bool execute(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
   void branch(Warp& warp, Fragment& f, const Op& op, std::uint32_t mask);
   void loop_turn(Fragment& f, int warp_id);
@@ -125,6 +122,15 @@ class Machine {
     std::uint64_t address = 0;                       // as the race detector knows it
   };
   bool find(Warp& warp, const Op& op, int lane, PtxSpace space, std::uint64_t address, int bytes, bool write, Place* place);
+  /// What the lanes of one instruction touch, as the race detector is told it.
+  struct Touched {
+    std::uint64_t addresses[32];
+    bool any = false, shared = false;                // any: of global or shared memory
+    int block = 0;
+  };
+  bool touch(Warp& warp, const Op& op, int lane, int bytes, bool write, Place* place, Touched* touched);
+  void note(int warp_id, std::uint32_t mask, const Op& op, int bytes, const Touched& touched, AccessKind kind);
+  bool in_shared(Warp& warp, const Op& op, int lane, const Block& block, std::uint32_t offset, std::uint64_t bytes, const char* verb);
   bool load(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
   bool store(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
   bool atomic(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
@@ -156,17 +162,23 @@ class Machine {
   std::vector<Warp> warps_;
   std::vector<Block> blocks_;
   std::vector<int> ready_;
-  std::vector<std::vector<std::uint32_t>> cluster_arrived_;   // threads, per cluster and phase parity
-  std::vector<std::uint32_t> cluster_phase_;
+  std::vector<std::uint32_t> cluster_arrived_, cluster_phase_;   // by cluster: threads in the phase in progress; phases completed
   std::vector<Copy> copies_;
   std::unordered_map<std::uint64_t, std::vector<int>> watchers_;   // 128-byte line -> warps
   std::unique_ptr<RaceDetector> races_;
   EmulatorReport report_;
-  std::uint64_t state_ = 1, clock_ = 1 << 20, idle_time_ = 0;
+  std::uint64_t state_ = 1, idle_time_ = 0;   // of the generator; clocks let pass while nothing moved
   bool failed_ = false, forced_ = false;   // forced: waits are answered "not yet" and nothing is parked
   std::uint64_t global_writes_ = 0;
   std::uint64_t progress_ = 0;            // counts what changes the state of the machine
   int warps_per_block_ = 1;
 };
+
+/// A hash of two words.
+inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t x = a ^ (b + 0x9e3779b97f4a7c15ull + (a << 6) + (a >> 2));
+  x ^= x >> 29;
+  return x * 0xbf58476d1ce4e5b9ull;
+}
 
 }  // namespace adamk::ptx

@@ -4,21 +4,12 @@
 #include <cstring>
 
 #include "machine.h"
+#include "written.h"
 
 namespace adamk::ptx {
 namespace {
 
-constexpr std::uint64_t kOffsetMask = (std::uint64_t{1} << 36) - 1;
-
-/// Up to 16 aligned bytes lie in one word of the bit map.
-std::uint64_t bits_for(std::uint64_t offset, int bytes) { return ((std::uint64_t{1} << bytes) - 1) << (offset % 64); }
-
 bool strong(PtxOrder order) { return order != PtxOrder::weak; }
-
-std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = (a ^ b) * 0x9e3779b97f4a7c15ull;
-  return x ^ (x >> 31);
-}
 
 template <class T>
 T combined(AtomicOp op, T old, T a, T b) {
@@ -64,6 +55,13 @@ bool Machine::shared_address(Warp& warp, const Op& op, int lane, std::uint64_t a
   return true;
 }
 
+bool Machine::in_shared(Warp& warp, const Op& op, int lane, const Block& block, std::uint32_t offset, std::uint64_t bytes, const char* verb) {
+  if (offset >= kSharedBase && offset - kSharedBase + bytes <= block.shared.size()) return true;
+  fault(warp, op, lane, fmt::format("{} {} bytes at shared {:#x}; the block has [{:#x}, {:#x})", verb, bytes, offset, kSharedBase,
+                                    kSharedBase + block.shared.size()));
+  return false;
+}
+
 bool Machine::find(Warp& warp, const Op& op, int lane, PtxSpace space, std::uint64_t address, int bytes, bool write, Place* place) {
   const char* verb = write ? "writes" : "reads";
   if (address % static_cast<std::uint64_t>(bytes) != 0) {
@@ -74,17 +72,13 @@ bool Machine::find(Warp& warp, const Op& op, int lane, PtxSpace space, std::uint
     std::uint32_t offset = 0;
     if (!shared_address(warp, op, lane, address, &place->block, &offset)) return false;
     Block& block = blocks_[static_cast<std::size_t>(place->block)];
-    if (offset < kSharedBase || offset - kSharedBase + static_cast<std::uint64_t>(bytes) > block.shared.size()) {
-      fault(warp, op, lane, fmt::format("{} {} bytes at shared {:#x}; the block has [{:#x}, {:#x})", verb, bytes, offset, kSharedBase,
-                                        kSharedBase + block.shared.size()));
-      return false;
-    }
+    if (!in_shared(warp, op, lane, block, offset, static_cast<std::uint64_t>(bytes), verb)) return false;
     place->offset = offset - kSharedBase;
     place->data = block.shared.data() + place->offset;
     place->written = &block.written;
     place->shared = true;
     place->address = offset;
-  } else if (space == PtxSpace::local || (space == PtxSpace::generic && address >= kLocalWindow && address < (std::uint64_t{1} << 36))) {
+  } else if (space == PtxSpace::local || (space == PtxSpace::generic && address >= kLocalWindow && address < kFirstGlobal)) {
     const std::uint64_t offset = address >= kLocalWindow ? address - kLocalWindow : address;
     if (offset + static_cast<std::uint64_t>(bytes) > static_cast<std::uint64_t>(program_.local_bytes)) {
       fault(warp, op, lane, fmt::format("{} {} bytes at local {:#x}; a thread has {}", verb, bytes, offset, program_.local_bytes));
@@ -102,8 +96,8 @@ bool Machine::find(Warp& warp, const Op& op, int lane, PtxSpace space, std::uint
     return true;
   } else {
     EmulatedMemory::Allocation* allocation = memory_.at(address);
-    const std::uint64_t offset = address & kOffsetMask;
-    if (allocation == nullptr || offset + static_cast<std::uint64_t>(bytes) > static_cast<std::uint64_t>(allocation->bytes)) {
+    const std::uint64_t offset = EmulatedMemory::offset(address);
+    if (allocation == nullptr || !allocation->holds(offset, static_cast<std::uint64_t>(bytes))) {
       fault(warp, op, lane, allocation == nullptr
                                 ? fmt::format("{} {} bytes at {:#x}, where nothing is allocated", verb, bytes, address)
                                 : fmt::format("{} {} bytes at offset {} of an allocation of {}", verb, bytes, offset, allocation->bytes));
@@ -118,7 +112,7 @@ bool Machine::find(Warp& warp, const Op& op, int lane, PtxSpace space, std::uint
   }
   if (place->written != nullptr) {
     std::uint64_t& word = (*place->written)[place->offset / 64];
-    const std::uint64_t bits = bits_for(place->offset, bytes);
+    const std::uint64_t bits = written_bits(place->offset, bytes);
     if (write) {
       word |= bits;
     } else if ((word & bits) != bits) {
@@ -129,19 +123,30 @@ bool Machine::find(Warp& warp, const Op& op, int lane, PtxSpace space, std::uint
   return true;
 }
 
+bool Machine::touch(Warp& warp, const Op& op, int lane, int bytes, bool write, Place* place, Touched* touched) {
+  const std::uint64_t address = address_of(warp, op.address, op.offset, op.wide_address, lane);
+  if (!find(warp, op, lane, op.space, address, bytes, write, place)) return false;
+  touched->addresses[lane] = place->address;
+  if (place->address != 0) touched->any = true, touched->shared = place->shared;
+  if (place->shared) touched->block = place->block;
+  return true;
+}
+
+void Machine::note(int id, std::uint32_t mask, const Op& op, int bytes, const Touched& touched, AccessKind kind) {
+  if (!races_ || !touched.any) return;
+  races_->step(id);
+  races_->access(id, mask, op.line, touched.shared, touched.block, touched.addresses, op.width, bytes, kind, op.order, op.mode == 1, op.scope);
+}
+
 bool Machine::load(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
   const int bytes = op.width * op.vector;
-  std::uint64_t addresses[32];
-  bool noted = false, shared = false;
-  int block = warp.block;
+  Touched touched;
+  touched.block = warp.block;
   for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const auto i = static_cast<std::size_t>(lane);
     Place place;
-    if (!find(warp, op, lane, op.space, address_of(warp, op.address, op.offset, op.wide_address, lane), bytes, false, &place)) return false;
-    addresses[i] = place.address;
-    if (place.address != 0) noted = true, shared = place.shared;
-    if (place.shared) block = place.block;
+    if (!touch(warp, op, lane, bytes, false, &place, &touched)) return false;
     for (unsigned e = 0; e < op.vector; ++e) {
       if (op.d[e] == kNoRef) continue;
       const std::uint8_t* from = place.data + e * op.width;
@@ -165,26 +170,19 @@ bool Machine::load(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t 
     }
   }
   if (strong(op.order)) f.polled = true;
-  if (races_ && noted) {
-    races_->step(id);
-    races_->access(id, mask, op.line, shared, block, addresses, op.width, bytes, AccessKind::read, op.order, op.mode == 1, op.scope);
-  }
+  note(id, mask, op, bytes, touched, AccessKind::read);
   return true;
 }
 
 bool Machine::store(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
   const int bytes = op.width * op.vector;
-  std::uint64_t addresses[32];
-  bool noted = false, shared = false;
-  int block = warp.block;
+  Touched touched;
+  touched.block = warp.block;
   for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const auto i = static_cast<std::size_t>(lane);
     Place place;
-    if (!find(warp, op, lane, op.space, address_of(warp, op.address, op.offset, op.wide_address, lane), bytes, true, &place)) return false;
-    addresses[i] = place.address;
-    if (place.address != 0) noted = true, shared = place.shared;
-    if (place.shared) block = place.block;
+    if (!touch(warp, op, lane, bytes, true, &place, &touched)) return false;
     for (unsigned e = 0; e < op.vector; ++e) {
       if (op.s[e] == kNoRef) continue;
       const void* from = op.width == 8 ? static_cast<const void*>(&at<std::uint64_t>(warp, op.s[e])[i]) : &at<std::uint32_t>(warp, op.s[e])[i];
@@ -194,10 +192,7 @@ bool Machine::store(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t
   }
   f.acted = true;
   ++progress_;
-  if (races_ && noted) {
-    races_->step(id);
-    races_->access(id, mask, op.line, shared, block, addresses, op.width, bytes, AccessKind::write, op.order, false, op.scope);
-  }
+  note(id, mask, op, bytes, touched, AccessKind::write);
   return true;
 }
 

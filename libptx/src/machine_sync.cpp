@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "machine.h"
+#include "written.h"
 
 namespace adamk::ptx {
 
@@ -303,15 +304,13 @@ bool Machine::start_copy(Warp& warp, int id, const Op& op, std::uint32_t mask) {
       Place place;
       copy.from[i] = address_of(warp, op.address2, op.offset2, true, lane);
       if (!find(warp, op, lane, PtxSpace::global, copy.from[i], static_cast<int>(copy.bytes), false, &place)) return false;
-      const std::uint64_t shared = blocks_[static_cast<std::size_t>(block)].shared.size();
-      if (copy.to[i] % copy.bytes != 0 || copy.to[i] < kSharedBase || copy.to[i] - kSharedBase + copy.bytes > shared) {
-        fault(warp, op, lane, fmt::format("writes {} bytes at shared {:#x}; the block has [{:#x}, {:#x})", copy.bytes, copy.to[i], kSharedBase,
-                                          kSharedBase + shared));
+      if (copy.to[i] % copy.bytes != 0) {
+        fault(warp, op, lane, fmt::format("writes {} bytes at shared {:#x}, which is not aligned to them", copy.bytes, copy.to[i]));
         return false;
       }
+      if (!in_shared(warp, op, lane, blocks_[static_cast<std::size_t>(block)], copy.to[i], copy.bytes, "writes")) return false;
     }
     copy.group[i] = warp.committed[i];
-    ++warp.copies[i];
     if (races_) copy.handles[i] = races_->async_begin(id, lane, op.line, false, warp.block, copy.to[i]);
   }
   copies_.push_back(std::move(copy));
@@ -334,18 +333,14 @@ bool Machine::start_bulk(Warp& warp, int id, const Op& op, std::uint32_t mask) {
     if (!shared_address(warp, op, lane, address_of(warp, op.address, op.offset, op.wide_address, lane), &copy.block, &copy.to[0]) ||
         !shared_address(warp, op, lane, address_of(warp, op.address3, op.offset3, op.mode == 1, lane), &barrier_block, &copy.barrier))
       return false;
-    const std::uint64_t shared = blocks_[static_cast<std::size_t>(copy.block)].shared.size();
     const EmulatedMemory::Allocation* source = memory_.at(copy.from[0]);
-    const std::uint64_t offset = copy.from[0] & ((std::uint64_t{1} << 36) - 1);
+    const std::uint64_t offset = EmulatedMemory::offset(copy.from[0]);
     if (copy.bytes == 0 || copy.bytes % 16 != 0 || copy.to[0] % 16 != 0 || copy.from[0] % 16 != 0) {
       fault(warp, op, lane, fmt::format("a bulk copy of {} bytes from {:#x} to shared {:#x}; all three must be multiples of 16", copy.bytes, copy.from[0], copy.to[0]));
       return false;
     }
-    if (copy.to[0] < kSharedBase || copy.to[0] - kSharedBase + copy.bytes > shared) {
-      fault(warp, op, lane, fmt::format("writes {} bytes at shared {:#x}; the block has [{:#x}, {:#x})", copy.bytes, copy.to[0], kSharedBase, kSharedBase + shared));
-      return false;
-    }
-    if (source == nullptr || offset + copy.bytes > static_cast<std::uint64_t>(source->bytes)) {
+    if (!in_shared(warp, op, lane, blocks_[static_cast<std::size_t>(copy.block)], copy.to[0], copy.bytes, "writes")) return false;
+    if (source == nullptr || !source->holds(offset, copy.bytes)) {
       fault(warp, op, lane, source == nullptr ? fmt::format("reads {} bytes at {:#x}, where nothing is allocated", copy.bytes, copy.from[0])
                                               : fmt::format("reads {} bytes at offset {} of an allocation of {}", copy.bytes, offset, source->bytes));
       return false;
@@ -388,10 +383,9 @@ void Machine::finish(Copy& copy) {
   Warp& warp = warps_[static_cast<std::size_t>(copy.warp)];
   Block& block = blocks_[static_cast<std::size_t>(copy.block)];
   const auto move = [&](std::uint64_t from, std::uint32_t to, std::uint32_t bytes, int handle) {
-    EmulatedMemory::Allocation* source = memory_.at(from);
-    const std::uint64_t offset = from & ((std::uint64_t{1} << 36) - 1), at = to - kSharedBase;
-    std::memcpy(block.shared.data() + at, source->data + offset, bytes);
-    for (std::uint32_t i = 0; i < bytes; ++i) block.written[(at + i) / 64] |= std::uint64_t{1} << ((at + i) % 64);
+    const std::uint32_t begin = to - kSharedBase;
+    std::memcpy(block.shared.data() + begin, memory_.at(from)->data + EmulatedMemory::offset(from), bytes);
+    mark_written(block.written, begin, begin + bytes);
     if (races_) races_->async_move(handle, from, to, static_cast<int>(bytes));
   };
   ++progress_;
@@ -407,7 +401,6 @@ void Machine::finish(Copy& copy) {
   for (std::uint32_t rest = copy.mask; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const auto i = static_cast<std::size_t>(lane);
-    --warp.copies[i];
     if (!copy.arrival) {
       move(copy.from[i], copy.to[i], copy.bytes, copy.handles[i]);
       if (races_) races_->async_end(copy.handles[i]);
@@ -473,7 +466,7 @@ bool Machine::cluster(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
       races_->step(id);
       if (op.mode == 0) races_->barrier_arrive(id, mask, op.line, first, RaceDetector::kClusterBarrier);
     }
-    std::uint32_t& arrived = cluster_arrived_[which][cluster_phase_[which] & 1u];
+    std::uint32_t& arrived = cluster_arrived_[which];
     f.barrier = static_cast<int>(cluster_phase_[which]);   // the phase a wait of these lanes is for
     arrived += static_cast<std::uint32_t>(std::popcount(mask));
     ++f.pc;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "adamk/ptx/module.h"
+#include "adamk/ptx/emulator.h"
 #include "lane_ops.h"
 
 namespace adamk::ptx {
@@ -42,7 +42,6 @@ struct Op {
   std::uint8_t mode = 0;                 // of shfl, vote, test_wait's parity, ...
   bool wide_address = false;             // the address register is 64 bits wide
   bool guard_negated = false, combine_negated = false;
-  std::int16_t pad = 0;
   int guard = -1, predicate_out = -1, predicate_out2 = -1, predicate_in = -1, predicate_in2 = -1;
   int line = 0;
   int target = -1;                       // branch, call: index into code
@@ -90,6 +89,7 @@ constexpr std::uint32_t kSharedBase = 1024;                      // as on sm_90:
 constexpr std::uint64_t kSharedWindow = std::uint64_t{7} << 32;  // generic addresses of shared memory, of parameters, of local memory
 constexpr std::uint64_t kParamWindow = std::uint64_t{8} << 32;
 constexpr std::uint64_t kLocalWindow = std::uint64_t{9} << 32;
+constexpr std::uint64_t kFirstGlobal = std::uint64_t{1} << EmulatedMemory::slot_shift;   // addresses below are windows
 constexpr std::uint32_t kRankShift = 24;                         // shared::cluster addresses: (rank + 1) above it, 0 for the own block
 
 Result<Program> decode(const PtxModule& module, const std::string& entry);

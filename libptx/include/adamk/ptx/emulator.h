@@ -36,8 +36,12 @@ class EmulatedMemory {
     std::int64_t bytes = 0;
     std::unique_ptr<std::uint8_t[]> own;
     std::vector<std::uint64_t> written;    // one bit a byte; empty: all of it
+    bool holds(std::uint64_t offset, std::uint64_t size) const { return offset + size <= static_cast<std::uint64_t>(bytes); }
   };
-  /// Null when nothing lies there. Address bits 36 and up number the allocation.
+  /// Address bits 36 and up number the allocation, those below are the offset in it.
+  static constexpr int slot_shift = 36;
+  static constexpr std::uint64_t offset(std::uint64_t address) { return address & ((std::uint64_t{1} << slot_shift) - 1); }
+  /// Null when nothing lies there.
   Allocation* at(std::uint64_t address);
   const Allocation* at(std::uint64_t address) const;
 
