@@ -10,7 +10,7 @@ namespace adamk {
 KernelFacts kernel_facts(const Schedule& schedule) {
   KernelFacts facts;
   facts.entry = Recipe{}.entry;
-  facts.watchdog = "give_up";
+  facts.watchdog = kernel_watchdog;
   std::int64_t begin = 0;
   const auto area = [&](const char* name, std::int64_t bytes) {
     if (bytes > 0) facts.shared.push_back({name, begin, begin + bytes});

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "adamk/codegen/facts.h"
 #include "adamk/ptx/module.h"
 #include "adamk/runtime/kernel_params.h"
 #include "adamk/runtime/watchdog.h"
@@ -12,13 +13,7 @@
 namespace adamk {
 namespace {
 
-constexpr const char* kWatchdog = "give_up";   // libcodegen/device/primitives.cuh
 constexpr std::size_t kMostWaits = 12;         // in a message; the report has all
-
-struct LoadedKernel {
-  EmulatedKernel kernel;
-  int registers = 0;
-};
 
 /// Arguments of give_up(params, since, kind, {role, stage, layer, step}, expected, seen) as the report the watchdog would write.
 std::string describe_wait(const EmulatorWait& wait) {
@@ -77,7 +72,7 @@ class Emulated : public EmulatedDevice {
     while (text.ends_with('\0')) text.remove_suffix(1);
     ADAMK_TRY(const PtxModule module, parse_ptx(text));
     ADAMK_TRY(EmulatedKernel kernel, EmulatedKernel::make(module, entry));
-    kernels_.push_back(std::make_unique<LoadedKernel>(LoadedKernel{std::move(kernel), 0}));
+    kernels_.push_back(std::make_unique<EmulatedKernel>(std::move(kernel)));
     return KernelHandle{kernels_.back().get(), kernels_.back().get()};
   }
   void unload(KernelHandle kernel) override {
@@ -108,9 +103,9 @@ class Emulated : public EmulatedDevice {
     EmulatorOptions options;
     options.seed = options_.seed + 0x9e3779b97f4a7c15ull * summary_.launches;
     options.detect_races = options_.detect_races;
-    options.watchdog = kWatchdog;
+    options.watchdog = kernel_watchdog;
     const auto begin = std::chrono::steady_clock::now();
-    ADAMK_TRY(report_, static_cast<LoadedKernel*>(kernel.function)->kernel.run(memory_, launch, options));
+    ADAMK_TRY(report_, static_cast<EmulatedKernel*>(kernel.function)->run(memory_, launch, options));
     summary_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     ++summary_.launches;
     summary_.warp_instructions += report_.warp_instructions;
@@ -138,7 +133,7 @@ class Emulated : public EmulatedDevice {
   DeviceInfo info_;
   EmulatedMemory memory_;
   std::map<void*, Mapped> mapped_;
-  std::vector<std::unique_ptr<LoadedKernel>> kernels_;
+  std::vector<std::unique_ptr<EmulatedKernel>> kernels_;
   EmulatorReport report_;
   EmulationSummary summary_;
   std::string failure_;   // of an earlier launch: nothing runs after it
