@@ -15,7 +15,6 @@ namespace {
 using ptx::Statement;
 using ptx::StatementKind;
 
-constexpr std::int64_t kMostRegisters = 1 << 20;        // of a function
 constexpr std::int64_t kMostVariableBytes = 1 << 24;
 constexpr std::int64_t kMostInitialBytes = 1 << 26;      // of a module
 
@@ -353,8 +352,8 @@ class Parser {
         name = each.substr(0, open);
       }
       if (!is_identifier(name)) return error(s.line, "'{}' is no register name", each);
-      if (static_cast<std::int64_t>(body().registers.size()) + std::max<std::int64_t>(count, 1) > kMostRegisters)
-        return error(s.line, "more than {} registers", kMostRegisters);
+      if (std::max<std::int64_t>(count, 1) > ptx::most_registers - static_cast<std::int64_t>(body().registers.size()))
+        return error(s.line, "more than {} registers", ptx::most_registers);
       if (count < 0) {
         add_register(std::string(name), type);
       } else {

@@ -1,6 +1,7 @@
 // PTX text as a list of statements with their lines; the first half of every reader of PTX.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "adamk/base/result.h"
 
 namespace adamk::ptx {
+
+constexpr std::int64_t most_registers = 1 << 20;   // of a function, so that counts from outside cost what they may
 
 enum class StatementKind {
   line,      // .version, .target, .address_size, .file, .loc: ended by the line

@@ -70,7 +70,8 @@ Result<void> add_registers(PtxFunction& function, const Statement& statement) {
     if (const std::size_t open = name.find('<'); open != std::string_view::npos) {
       const char* begin = name.data() + open + 1;
       const auto [end, code] = std::from_chars(begin, name.data() + name.size(), count);
-      if (code != std::errc() || end == name.data() + name.size() || *end != '>' || count < 0) {
+      if (code != std::errc() || end == name.data() + name.size() || *end != '>' || count < 0 ||
+          count > ptx::most_registers) {
         return tl::unexpected(at_line(statement, "not a register range"));
       }
     }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "adamk/ptx/module.h"
+#include "adamk/ptx/statistics.h"
 
 namespace adamk {
 namespace {
@@ -46,6 +47,12 @@ TEST(PtxModuleHostile, what_it_takes_is_bounded) {
   for (int i = 0; i < 10; ++i) text += fmt::format(".global .align 4 .b8 x{}[16777216] = {{1}};\n", i);
   expect_refused(module_of(text), "bytes of initial values");
   expect_refused(kernel_of(".reg .b32 %a<1048577>;"), "more than 1048576 registers");
+  for (const char* count : {"1048576", "9223372036854775807", "9223372036854775806"}) {   // with those before them, past any sum
+    expect_refused(kernel_of(fmt::format(".reg .b32 %a<3>;\n.reg .b32 %b<{}>;", count)), "more than 1048576 registers");
+  }
+  for (const char* count : {"1048577", "9223372036854775807"}) {
+    EXPECT_FALSE(ptx_statistics(kernel_of(fmt::format(".reg .b32 %a<3>;\n.reg .b32 %b<{}>;", count)))) << count;
+  }
   expect_refused(module_of(".global .align 4 .b8 x[99999999999];\n"), "elements");
 }
 
