@@ -6,6 +6,7 @@ __device__ __forceinline__ void hand_over_token(const AdamkKernelParams& p, cons
   // Nobody may still need the last token's turn of the barrier: a warp without work could otherwise miss two turns.
   barrier_wait(p, shared_base() + kTokenTaken, taken_parity, at);
   taken_parity ^= 1;
+  __syncwarp();   // lane 0 lets the next turn begin: no lane may still be testing the parity of this one
   if (b.lane == 0) {
     *reinterpret_cast<volatile int*>(shared_memory + kTokenWord) = token;
     barrier_arrive(shared_base() + kTokenReady);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "protocol_of_kernel.h"
+
 namespace adamk {
 namespace {
 
@@ -19,14 +21,16 @@ Access whole(int tensor, std::int64_t elements) { return {{tensor, 0, elements},
 
 /// What differs between the GEMV stages.
 struct GemvTensors {
-  int input = -1, sums_in = -1, first_input = -1, gain = -1, bias = -1;
+  int input = -1, split_sums = -1, first_input = -1, gain = -1, bias = -1;
+  int norm_sums = -1;   // read by the storer, which scales
   int output = -1, sums_out = -1, residual = -1;
 };
 
 class Builder {
  public:
   Builder(const Deployment& deployment, const Schedule& schedule)
-      : model_(deployment.model), schedule_(schedule), plan_(schedule.plan), context_(deployment.workload.context) {
+      : model_(deployment.model), schedule_(schedule), plan_(schedule.plan), context_(deployment.workload.context),
+        target_sm_(deployment.target.sm) {
     dag_.plan_hash = plan_.hash();
     dag_.layers = model_.layers;
     const Target& target = deployment.target;
@@ -52,15 +56,19 @@ class Builder {
         add_gemv(stage);
       }
     }
+    add_argmax();
     add_exchange_edges();
     add_residual_edges();
     add_step_edges();
+    add_protocol(model_, schedule_, target_sm_, dag_);
     return std::move(dag_);
   }
 
  private:
   const StagePlan& plan_of(StageKind kind) const { return plan_.stage(kind); }
   bool fused() const { return schedule_.attention.fused; }
+  /// SMs that recompute attention: those with a tile of its projection.
+  std::int64_t scratch_sms() const { return std::min(schedule_.gemv(StageKind::output).tiles, plan_.grid); }
 
   int tensor(std::string name, std::int64_t elements, int element_bytes, Placement placement, bool per_layer = false) {
     dag_.tensors.push_back({std::move(name), elements, element_bytes, placement, per_layer});
@@ -71,20 +79,24 @@ class Builder {
   void declare_tensors() {
     const std::int64_t hidden = model_.hidden, q = model_.q_rows(), kv = model_.kv_rows();
     tensor("embedding.weight", model_.vocab * hidden, 2, Placement::memory);
+    tensor("token", plan_.grid, 4, Placement::split);
     tensor("embedding_row", hidden, 2, Placement::copy);
     tensor("residual", hidden, 4, Placement::split);
     tensor("hidden", hidden, 2, Placement::memory);
     tensor("qkv", q + 2 * kv, 2, Placement::memory);
-    tensor("kv_cache", 2 * kv * context_, 2, Placement::memory, true);
+    dag_.tensors[static_cast<std::size_t>(tensor("kv_cache", 2 * kv * context_, 2, Placement::memory, true))].appended = true;
     if (!fused()) {
       tensor("attention", schedule_.attention.splits * q, 2, Placement::memory);
-      tensor("attention_sums", std::int64_t{schedule_.attention.splits} * model_.heads, 4, Placement::memory);
+      if (schedule_.attention.splits > 1)
+        tensor("attention_sums", std::int64_t{schedule_.attention.splits} * model_.heads, 4, Placement::memory);
       tensor("attention.partials", schedule_.attention.items * attention_partials(), 4, Placement::split);
     }
+    if (fused()) tensor("attention.scratch", scratch_sms() * q, 2, Placement::split);
     tensor("hidden_mid", hidden, 2, Placement::memory);
     tensor("ffn", schedule_.gemv(StageKind::gate_up).values_out, 2, Placement::memory);
     tensor("logits", model_.vocab, 4, Placement::split);
     tensor("argmax", plan_.grid, 16, Placement::memory);
+    tensor("next_token", plan_.grid, 4, Placement::split);
     tensor("attn_norm.gain", hidden, 2, Placement::memory, true);
     tensor("mlp_norm.gain", hidden, 2, Placement::memory, true);
     tensor("final_norm.gain", hidden, 2, Placement::memory);
@@ -100,19 +112,25 @@ class Builder {
     }
   }
 
-  /// Every SM keeps the embedding row for its first qkv and the rows of the residual that its output tiles own.
+  /// The launcher hands the step's token over. The consumers keep its embedding row for their first qkv, the storer the rows of the
+  /// residual that its output tiles own.
   void add_embedding() {
-    DagStage stage{"embedding", Section::prologue, {}, 0, {}};
+    DagStage stage{"embedding", Section::prologue, {}, 1, {}};
     const GemvShape& owner = schedule_.gemv(StageKind::output);
+    const Access table = whole(id("embedding.weight"), std::int64_t{model_.vocab} * model_.hidden);
     for (int sm = 0; sm < plan_.grid; ++sm) {
-      TaskRange range{WarpRole::launcher, sm, sm, 1, {}, {}, std::int64_t{2} * model_.hidden, 0};
-      range.reads = {whole(id("argmax"), plan_.grid), whole(id("embedding.weight"), std::int64_t{model_.vocab} * model_.hidden)};
-      range.writes = {whole(id("embedding_row"), model_.hidden)};
+      const Access token{{id("token"), sm, sm + 1}, 0};
+      const auto add = [&](WarpRole role, std::vector<Access> reads, std::vector<Access> writes, std::int64_t bytes) {
+        stage.ranges.push_back({role, sm, sm, 1, std::move(reads), std::move(writes), bytes, 0});
+      };
+      add(WarpRole::launcher, {{{id("next_token"), sm, sm + 1}, 0}}, {token}, 0);
+      add(WarpRole::consumer, {token, table}, {whole(id("embedding_row"), model_.hidden)}, std::int64_t{2} * model_.hidden);
       const std::int64_t begin = std::int64_t{owner.first_tile(sm, plan_.grid)} * owner.tile_rows;
       const std::int64_t end =
           std::min<std::int64_t>(owner.rows, begin + std::int64_t{owner.tile_count(sm, plan_.grid)} * owner.tile_rows);
-      if (begin < end) range.writes.push_back({{id("residual"), begin, end}, 0});
-      stage.ranges.push_back(std::move(range));
+      std::vector<Access> kept;
+      if (begin < end) kept.push_back({{id("residual"), begin, end}, 0});
+      add(WarpRole::storer, {token, table}, std::move(kept), 2 * std::max<std::int64_t>(0, end - begin));
     }
     dag_.stages.push_back(std::move(stage));
   }
@@ -126,7 +144,7 @@ class Builder {
   /// consumers, merged and published by the storer.
   void add_attention() {
     const AttentionShape& shape = schedule_.attention;
-    DagStage stage{"attention", Section::layer, {}, 0, {}};
+    DagStage stage{"attention", Section::layer, {}, shape.passes, {}};
     const std::int64_t per_head = std::int64_t{2} * context_ * model_.head_dim, partials = attention_partials();
     const int group = model_.group();
     for (int item = 0; item < shape.items; ++item) {
@@ -143,7 +161,8 @@ class Builder {
       const std::int64_t width = std::int64_t{group} * model_.head_dim;
       const std::int64_t at = split * std::int64_t{model_.q_rows()} + head * width;
       const std::int64_t sums = std::int64_t{split} * model_.heads + std::int64_t{head} * group;
-      merge.writes = {{{id("attention"), at, at + width}, 0}, {{id("attention_sums"), sums, sums + group}, 0}};
+      merge.writes = {{{id("attention"), at, at + width}, 0}};
+      if (shape.splits > 1) merge.writes.push_back({{id("attention_sums"), sums, sums + group}, 0});
       stage.ranges.push_back(std::move(attend));
       stage.ranges.push_back(std::move(merge));
     }
@@ -164,22 +183,22 @@ class Builder {
     switch (kind) {
       case StageKind::qkv:
         t.input = id("hidden"), t.first_input = id("embedding_row"), t.gain = id("attn_norm.gain"), t.output = id("qkv");
-        if (plan_of(kind).norm == NormMode::exchange) t.sums_in = id("hidden.sums");
+        if (plan_of(kind).norm == NormMode::exchange) t.norm_sums = id("hidden.sums");
         break;
       case StageKind::output:
-        t.input = id("attention"), t.sums_in = id("attention_sums"), t.output = id("hidden_mid");
+        t.input = id("attention"), t.split_sums = id("attention_sums"), t.output = id("hidden_mid");
         t.residual = id("residual"), t.sums_out = id("hidden_mid.sums");
         break;
       case StageKind::gate_up:
         t.input = id("hidden_mid"), t.gain = id("mlp_norm.gain"), t.output = id("ffn");
-        if (plan_of(kind).norm == NormMode::exchange) t.sums_in = id("hidden_mid.sums");
+        if (plan_of(kind).norm == NormMode::exchange) t.norm_sums = id("hidden_mid.sums");
         break;
       case StageKind::down:
         t.input = id("ffn"), t.output = id("hidden"), t.residual = id("residual"), t.sums_out = id("hidden.sums");
         break;
       case StageKind::head:
         t.input = id("hidden"), t.gain = id("final_norm.gain"), t.output = id("logits");
-        if (plan_of(kind).norm == NormMode::exchange) t.sums_in = id("hidden.sums");
+        if (plan_of(kind).norm == NormMode::exchange) t.norm_sums = id("hidden.sums");
         break;
       case StageKind::attention: break;
     }
@@ -205,7 +224,6 @@ class Builder {
     for (int sm = 0; sm < plan_.grid; ++sm) {
       const int first = shape.first_tile(sm, plan_.grid), count = shape.tile_count(sm, plan_.grid);
       add_tiles(stage, shape, t, {weights, ring, partials}, sm, first, count);
-      if (head) add_argmax(stage, shape, sm, first, count);
     }
     dag_.stages.push_back(std::move(stage));
   }
@@ -266,6 +284,7 @@ class Builder {
       store.reads.push_back(rows_of(t.bias, 1, 0));
       if (pairs) store.reads.push_back(rows_of(t.bias, 1, shape.values_out));
     }
+    if (t.norm_sums >= 0) store.reads.push_back(whole(t.norm_sums, dag_.tensors[static_cast<std::size_t>(t.norm_sums)].elements));
     store.writes.push_back(rows_of(t.output, 1, 0));
     if (t.residual >= 0) {
       store.reads.push_back(rows_of(t.residual, 1, 0));
@@ -285,33 +304,44 @@ class Builder {
     if (recomputes_attention(shape)) {
       read(id("qkv"));
       read(id("kv_cache"));
-      if (task.first == shape.first_tile(task.sm, plan_.grid)) recompute_attention(task, shape);
+      if (task.first == shape.first_tile(task.sm, plan_.grid)) recompute_attention(task);
       return;
     }
     read(t.input);
     read(t.first_input);
-    read(t.sums_in);
+    read(t.split_sums);
     read(t.gain);
   }
 
   /// Fused attention: every SM with tiles recomputes all of it, once a layer; one SM per KV head appends.
-  void recompute_attention(TaskRange& task, const GemvShape& shape) const {
+  void recompute_attention(TaskRange& task) const {
     task.flops += 4.0 * model_.q_rows() * static_cast<double>(context_);
     task.bytes = std::int64_t{4} * model_.kv_rows() * context_;
-    const std::int64_t per_head = std::int64_t{2} * context_ * model_.head_dim;
-    const int readers = std::min(shape.tiles, plan_.grid);
+    const std::int64_t per_head = std::int64_t{2} * context_ * model_.head_dim, q = model_.q_rows();
+    const int readers = static_cast<int>(scratch_sms());
+    const Access scratch{{id("attention.scratch"), task.sm * q, (task.sm + 1) * q}, 0};
+    task.reads.push_back(scratch);
+    task.writes.push_back(scratch);
     for (int head = task.sm; head < model_.kv_heads; head += readers)
       task.writes.push_back({{id("kv_cache"), head * per_head, (head + 1) * per_head}, 0});
   }
 
-  /// Each SM's best row of the vocabulary, one entry per SM; an SM without rows publishes "none".
-  void add_argmax(DagStage& stage, const GemvShape& shape, int sm, int first, int count) const {
-    TaskRange best{WarpRole::launcher, sm, sm, 1, {}, {}, 0, 0};
-    const std::int64_t begin = std::int64_t{first} * shape.tile_rows;
-    const std::int64_t end = std::min<std::int64_t>(shape.rows, begin + std::int64_t{count} * shape.tile_rows);
-    if (begin < end) best.reads.push_back({{id("logits"), begin, end}, 0});
-    best.writes.push_back({{id("argmax"), sm, sm + 1}, 0});
-    stage.ranges.push_back(std::move(best));
+  /// Each SM's best row of the vocabulary, one entry per SM, "none" from an SM without rows; then, on every SM, the best of all.
+  void add_argmax() {
+    DagStage stage{"argmax", Section::epilogue, {}, 1, {}};
+    const GemvShape& head = schedule_.gemv(StageKind::head);
+    for (int sm = 0; sm < plan_.grid; ++sm) {
+      TaskRange best{WarpRole::storer, sm, sm, 1, {}, {}, 0, 0};
+      const std::int64_t begin = std::int64_t{head.first_tile(sm, plan_.grid)} * head.tile_rows;
+      const std::int64_t end =
+          std::min<std::int64_t>(head.rows, begin + std::int64_t{head.tile_count(sm, plan_.grid)} * head.tile_rows);
+      if (begin < end) best.reads.push_back({{id("logits"), begin, end}, 0});
+      best.writes.push_back({{id("argmax"), sm, sm + 1}, 0});
+      stage.ranges.push_back(std::move(best));
+      stage.ranges.push_back({WarpRole::launcher, sm, sm, 1, {whole(id("argmax"), plan_.grid)},
+                              {{{id("next_token"), sm, sm + 1}, 0}}, 0, 0});
+    }
+    dag_.stages.push_back(std::move(stage));
   }
 
   void edge(std::string_view from, WarpRole from_role, std::string_view to, WarpRole to_role, std::string_view name,
@@ -323,9 +353,9 @@ class Builder {
 
   /// A tensor that crosses SMs: read after written, and neither overtaken by the next layer's write.
   void exchange(std::string_view from, WarpRole from_role, std::string_view to, std::string_view name, Exchange kind,
-                int layer_distance = 0) {
-    edge(from, from_role, to, WarpRole::consumer, name, Hazard::raw, via_of(kind), layer_distance);
-    edge(to, WarpRole::consumer, from, from_role, name, Hazard::war, Via::path, 1 - layer_distance);
+                int layer_distance = 0, WarpRole to_role = WarpRole::consumer) {
+    edge(from, from_role, to, to_role, name, Hazard::raw, via_of(kind), layer_distance);
+    edge(to, to_role, from, from_role, name, Hazard::war, Via::path, 1 - layer_distance);
   }
 
   void add_exchange_edges() {
@@ -343,19 +373,18 @@ class Builder {
       edge("attention", multiply, "attention", store, "attention.partials", Hazard::raw, Via::local);
       edge("attention", store, "attention", multiply, "attention.partials", Hazard::war, Via::local, 1);
       exchange("attention", store, "output", "attention", plan_of(StageKind::output).input);
-      exchange("attention", store, "output", "attention_sums", plan_of(StageKind::output).input);
+      exchange("attention", store, "output", "attention_sums", Exchange::tagged);   // sums have tags whatever the values have
     }
     exchange("output", store, "gate_up", "hidden_mid", plan_of(StageKind::gate_up).input);
     if (plan_of(StageKind::gate_up).norm == NormMode::exchange)
-      exchange("output", store, "gate_up", "hidden_mid.sums", plan_of(StageKind::gate_up).input);
+      exchange("output", store, "gate_up", "hidden_mid.sums", Exchange::tagged, 0, store);
     exchange("gate_up", store, "down", "ffn", plan_of(StageKind::down).input);
-    for (const std::string_view name : {"hidden", "hidden.sums"}) {
-      const bool sums = name == "hidden.sums";   // read by those stages only whose norm is exchanged
-      if (!sums || plan_of(StageKind::qkv).norm == NormMode::exchange)
-        exchange("down", store, "qkv", name, plan_of(StageKind::qkv).input, 1);
-      if (!sums || plan_of(StageKind::head).norm == NormMode::exchange)
-        edge("down", store, "head", multiply, name, Hazard::raw, via_of(plan_of(StageKind::head).input));
-    }
+    exchange("down", store, "qkv", "hidden", plan_of(StageKind::qkv).input, 1);
+    edge("down", store, "head", multiply, "hidden", Hazard::raw, via_of(plan_of(StageKind::head).input));
+    if (plan_of(StageKind::qkv).norm == NormMode::exchange)
+      exchange("down", store, "qkv", "hidden.sums", Exchange::tagged, 1, store);
+    if (plan_of(StageKind::head).norm == NormMode::exchange)
+      edge("down", store, "head", store, "hidden.sums", Hazard::raw, Via::tagged);
     // The same task writes the same elements a layer later: program order of one SM.
     for (const std::string_view name : {"qkv", "hidden_mid", "ffn", "hidden"}) {
       const std::string_view writer = name == "qkv" ? "qkv" : name == "hidden_mid" ? "output" : name == "ffn" ? "gate_up" : "down";
@@ -367,7 +396,7 @@ class Builder {
   /// Rows of the residual never leave the SM that owns them.
   void add_residual_edges() {
     constexpr WarpRole store = WarpRole::storer;
-    edge("embedding", WarpRole::launcher, "output", store, "residual", Hazard::raw, Via::local);
+    edge("embedding", store, "output", store, "residual", Hazard::raw, Via::local);
     edge("output", store, "down", store, "residual", Hazard::raw, Via::local);
     edge("output", store, "down", store, "residual", Hazard::waw, Via::local);
     edge("down", store, "output", store, "residual", Hazard::raw, Via::local, 1);
@@ -375,16 +404,22 @@ class Builder {
   }
 
   void add_step_edges() {
-    edge("embedding", WarpRole::launcher, "qkv", WarpRole::consumer, "embedding_row", Hazard::raw, Via::local);
-    edge("head", WarpRole::storer, "head", WarpRole::launcher, "logits", Hazard::raw, Via::local);
-    // Each SM's entry carries the step it belongs to, whatever the stages exchange by.
-    edge("head", WarpRole::launcher, "embedding", WarpRole::launcher, "argmax", Hazard::raw, Via::tagged, 0, 1);
-    edge("embedding", WarpRole::launcher, "head", WarpRole::launcher, "argmax", Hazard::war, Via::path);
+    constexpr WarpRole launch = WarpRole::launcher, multiply = WarpRole::consumer, store = WarpRole::storer;
+    edge("embedding", launch, "embedding", multiply, "token", Hazard::raw, Via::local);
+    edge("embedding", launch, "embedding", store, "token", Hazard::raw, Via::local);
+    edge("embedding", multiply, "embedding", launch, "token", Hazard::war, Via::local, 0, 1);
+    edge("embedding", store, "embedding", launch, "token", Hazard::war, Via::local, 0, 1);
+    edge("embedding", multiply, "qkv", multiply, "embedding_row", Hazard::raw, Via::local);
+    edge("head", store, "argmax", store, "logits", Hazard::raw, Via::local);
+    // Each SM's entry carries the step it belongs to, whatever the stages exchange by; two of them take turns.
+    edge("argmax", store, "argmax", launch, "argmax", Hazard::raw, Via::tagged);
+    edge("argmax", launch, "argmax", store, "argmax", Hazard::war, Via::path, 0, 2);
+    edge("argmax", launch, "embedding", launch, "next_token", Hazard::raw, Via::local, 0, 1);
     if (fused()) {
-      edge("output", WarpRole::consumer, "output", WarpRole::consumer, "kv_cache", Hazard::raw, Via::path, 0, 1);
+      edge("output", multiply, "output", multiply, "kv_cache", Hazard::raw, Via::path, 0, 1);
     } else {
       // A position stays in one split, so the SM that appended it is the SM that reads it.
-      edge("attention", WarpRole::consumer, "attention", WarpRole::consumer, "kv_cache", Hazard::raw, Via::local, 0, 1);
+      edge("attention", multiply, "attention", multiply, "kv_cache", Hazard::raw, Via::local, 0, 1);
     }
   }
 
@@ -392,6 +427,7 @@ class Builder {
   const Schedule& schedule_;
   const Plan& plan_;
   std::int64_t context_;
+  int target_sm_;
   TileDag dag_;
 };
 

@@ -9,7 +9,7 @@
 namespace adamk {
 namespace {
 
-constexpr std::array<std::string_view, 4> kRoles = {"loader", "consumer", "storer", "launcher"};
+constexpr std::array<std::string_view, 4> kRoles = {"loader", "consumer", "storer", "launcher"};   // as in protocol_json.cpp
 constexpr std::array<std::string_view, 3> kSections = {"prologue", "layer", "epilogue"};
 constexpr std::array<std::string_view, 3> kPlacements = {"memory", "split", "copy"};
 constexpr std::array<std::string_view, 3> kHazards = {"raw", "war", "waw"};
@@ -90,8 +90,8 @@ Json stage_to_json(const DagStage& stage) {
     Json slices = Json::array();
     for (const KSlice& slice : stage.slices) slices.push_back({slice.begin, slice.end});
     out["k_slices"] = std::move(slices);
-    out["fills"] = stage.fills;
   }
+  out["parts"] = stage.parts;
   Json ranges = Json::array();
   for (const TaskRange& range : stage.ranges) {
     Json entry;
@@ -128,7 +128,7 @@ Result<TaskRange> range_from_json(const JsonView& view, int tensors) {
 }
 
 Result<DagStage> stage_from_json(const JsonView& view, int tensors) {
-  ADAMK_CHECK(view.only_keys({"name", "section", "k_slices", "fills", "ranges"}));
+  ADAMK_CHECK(view.only_keys({"name", "section", "k_slices", "parts", "ranges"}));
   DagStage stage;
   ADAMK_TRY(const JsonView name, view.at("name"));
   ADAMK_TRY(stage.name, name.text());
@@ -143,8 +143,8 @@ Result<DagStage> stage_from_json(const JsonView& view, int tensors) {
       ADAMK_TRY(slice.end, ends[1].integer(0, kMost));
       stage.slices.push_back(slice);
     }
-    ADAMK_TRY(stage.fills, small(view, "fills", 0));
   }
+  ADAMK_TRY(stage.parts, small(view, "parts", 1, 1 << 20));
   ADAMK_TRY(const JsonView ranges, view.at("ranges"));
   ADAMK_TRY(const std::vector<JsonView> entries, ranges.items());
   for (const JsonView& entry : entries) {
@@ -212,8 +212,8 @@ Result<DagResources> resources_from_json(const JsonView& view) {
   return use;
 }
 
-Result<DagTensor> tensor_from_json(const JsonView& view) {
-  ADAMK_CHECK(view.only_keys({"name", "elements", "element_bytes", "placement", "per_layer"}));
+Result<DagTensor> tensor_from_json(const JsonView& view, int storages) {
+  ADAMK_CHECK(view.only_keys({"name", "elements", "element_bytes", "placement", "per_layer", "appended", "storage"}));
   DagTensor tensor;
   ADAMK_TRY(const JsonView name, view.at("name"));
   ADAMK_TRY(tensor.name, name.text());
@@ -222,12 +222,18 @@ Result<DagTensor> tensor_from_json(const JsonView& view) {
   ADAMK_TRY(tensor.placement, parse_member<Placement>(kPlacements, view, "placement"));
   ADAMK_TRY(const JsonView per_layer, view.at("per_layer"));
   ADAMK_TRY(tensor.per_layer, per_layer.boolean());
+  if (const auto appended = view.find("appended")) {
+    ADAMK_TRY(tensor.appended, appended->boolean());
+  }
+  if (const auto storage = view.find("storage")) {
+    ADAMK_TRY(const std::int64_t index, storage->integer(0, storages - 1));
+    tensor.storage = static_cast<int>(index);
+  }
   return tensor;
 }
 
 }  // namespace
 
-std::string_view to_string(WarpRole role) { return kRoles[static_cast<std::size_t>(role)]; }
 std::string_view to_string(Section section) { return kSections[static_cast<std::size_t>(section)]; }
 std::string_view to_string(Placement placement) { return kPlacements[static_cast<std::size_t>(placement)]; }
 std::string_view to_string(Hazard hazard) { return kHazards[static_cast<std::size_t>(hazard)]; }
@@ -246,17 +252,20 @@ Json tile_dag_to_json(const TileDag& dag) {
     entry["element_bytes"] = tensor.element_bytes;
     entry["placement"] = to_string(tensor.placement);
     entry["per_layer"] = tensor.per_layer;
+    if (tensor.appended) entry["appended"] = true;
+    if (tensor.storage >= 0) entry["storage"] = tensor.storage;
     root["tensors"].push_back(std::move(entry));
   }
   root["stages"] = Json::array();
   for (const DagStage& stage : dag.stages) root["stages"].push_back(stage_to_json(stage));
   root["edges"] = Json::array();
   for (const EdgeSet& edge : dag.edges) root["edges"].push_back(edge_to_json(edge));
+  root["protocol"] = protocol_to_json(dag.protocol);
   return root;
 }
 
 Result<TileDag> tile_dag_from_json(const JsonView& root) {
-  ADAMK_CHECK(root.only_keys({"plan_hash", "layers", "resources", "tensors", "stages", "edges"}));
+  ADAMK_CHECK(root.only_keys({"plan_hash", "layers", "resources", "tensors", "stages", "edges", "protocol"}));
   TileDag dag;
   ADAMK_TRY(const JsonView hash, root.at("plan_hash"));
   ADAMK_TRY(dag.plan_hash, hash.text());
@@ -265,13 +274,15 @@ Result<TileDag> tile_dag_from_json(const JsonView& root) {
   ADAMK_TRY(dag.resources, resources_from_json(resources));
   ADAMK_TRY(const JsonView tensors, root.at("tensors"));
   ADAMK_TRY(const std::vector<JsonView> tensor_entries, tensors.items());
+  ADAMK_TRY(const JsonView stages, root.at("stages"));
+  ADAMK_TRY(const std::vector<JsonView> stage_entries, stages.items());
+  ADAMK_TRY(const JsonView protocol, root.at("protocol"));
+  ADAMK_TRY(dag.protocol, protocol_from_json(protocol, static_cast<int>(tensor_entries.size()), static_cast<int>(stage_entries.size())));
   for (const JsonView& entry : tensor_entries) {
-    ADAMK_TRY(DagTensor tensor, tensor_from_json(entry));
+    ADAMK_TRY(DagTensor tensor, tensor_from_json(entry, static_cast<int>(dag.protocol.storages.size())));
     dag.tensors.push_back(std::move(tensor));
   }
   const int tensor_count = static_cast<int>(dag.tensors.size());
-  ADAMK_TRY(const JsonView stages, root.at("stages"));
-  ADAMK_TRY(const std::vector<JsonView> stage_entries, stages.items());
   for (const JsonView& entry : stage_entries) {
     ADAMK_TRY(DagStage stage, stage_from_json(entry, tensor_count));
     dag.stages.push_back(std::move(stage));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "validator_checks.h"
+#include "validator_run.h"
 
 namespace adamk {
 namespace validation {
@@ -17,7 +18,7 @@ namespace {
 constexpr int kFewestRegisters = 64;
 
 std::vector<std::string> expected_stages(bool fused_attention) {
-  std::vector<std::string> names = {"embedding", "qkv", "attention", "output", "gate_up", "down", "head"};
+  std::vector<std::string> names = {"embedding", "qkv", "attention", "output", "gate_up", "down", "head", "argmax"};
   if (fused_attention) std::erase(names, "attention");
   return names;
 }
@@ -27,6 +28,7 @@ Counterexample check_tensor_sizes(const Subject& s) {
   const std::int64_t q = model.q_rows(), kv = model.kv_rows(), hidden = model.hidden;
   std::vector<std::pair<std::string, std::int64_t>> sizes = {
       {"residual", hidden}, {"hidden", hidden}, {"hidden_mid", hidden}, {"embedding_row", hidden},
+      {"token", s.dag.resources.grid}, {"next_token", s.dag.resources.grid}, {"embedding.weight", model.vocab * hidden},
       {"qkv", q + 2 * kv},  {"logits", model.vocab}, {"argmax", s.dag.resources.grid},
       {"kv_cache", 2 * kv * s.deployment.workload.context}};
   for (const auto& name : {"qkv", "output", "gate_up", "down", "head"}) {
@@ -47,12 +49,13 @@ Counterexample check_tensor_sizes(const Subject& s) {
                        model.ffn, 2 * std::int64_t{model.ffn});
   if (s.fused_attention) return {};
   const int attention = s.dag.find_tensor("attention"), sums = s.dag.find_tensor("attention_sums");
-  if (attention < 0 || sums < 0) return "there is no tensor 'attention' or 'attention_sums'";
+  if (attention < 0) return "there is no tensor 'attention'";
   if (s.tensor(attention).elements % q != 0 || s.tensor(attention).elements == 0)
     return fmt::format("tensor 'attention' has {} elements, no multiple of {} heads x {}", s.tensor(attention).elements,
                        model.heads, model.head_dim);
   const std::int64_t splits = s.tensor(attention).elements / q;
-  if (s.tensor(sums).elements != splits * model.heads)
+  if (splits > 1 && sums < 0) return fmt::format("{} splits, but there is no tensor 'attention_sums'", splits);
+  if (splits > 1 && s.tensor(sums).elements != splits * model.heads)
     return fmt::format("tensor 'attention_sums' has {} elements, but {} splits of {} heads need {}",
                        s.tensor(sums).elements, splits, model.heads, splits * model.heads);
   return {};
@@ -94,12 +97,13 @@ Counterexample check_structure(const Subject& s) {
     return fmt::format("{} stages, but a step has {}", s.dag.stages.size(), fmt::join(expected, ", "));
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const DagStage& stage = s.dag.stages[i];
-    const Section section = i == 0 ? Section::prologue : i + 1 == expected.size() ? Section::epilogue : Section::layer;
+    const Section section = i == 0 ? Section::prologue : i + 2 >= expected.size() ? Section::epilogue : Section::layer;
     if (stage.name != expected[i] || stage.section != section)
       return fmt::format("stage {} is '{}' of the {}, but must be '{}' of the {}", i, stage.name, to_string(stage.section),
                          expected[i], to_string(section));
   }
-  return check_tensor_sizes(s);
+  if (auto found = check_tensor_sizes(s)) return found;
+  return check_protocol_names(s);
 }
 
 Counterexample check_fits(const Subject& s) {
@@ -134,7 +138,7 @@ Counterexample check_fits(const Subject& s) {
   if (target.memory_bytes > 0 && device > static_cast<double>(target.memory_bytes))
     return fmt::format("device memory: {:.0f} bytes of weights and KV, but {} has {}", device, target.name,
                        target.memory_bytes);
-  return {};
+  return check_storage(s);
 }
 
 Counterexample check_in_bounds(const Subject& s) {
@@ -176,25 +180,25 @@ Certificate validate(const TileDag& dag, const Deployment& deployment) {
   const int ffn = dag.find_tensor("ffn");
   subject.fused_silu = ffn >= 0 && subject.tensor(ffn).elements == deployment.model.ffn;
 
-  using Check = Counterexample (*)(const Subject&);
-  const std::array<std::pair<const char*, Check>, 7> checks = {{{"structure", check_structure},
-                                                               {"fits", check_fits},
-                                                               {"in_bounds", check_in_bounds},
-                                                               {"complete", check_complete},
-                                                               {"operands", check_operands},
-                                                               {"acyclic", check_acyclic},
-                                                               {"ordered", check_ordered}}};
   Certificate certificate;
   certificate.deployment_key = deployment.key();
   certificate.plan_hash = dag.plan_hash;
-  for (const auto& [name, check] : checks) {
-    if (Counterexample counterexample = check(subject)) {
-      certificate.failed = name;
-      certificate.counterexample = std::move(*counterexample);
-      return certificate;
+  const auto refuted = [&](const char* check, Counterexample found) {
+    if (found) {
+      certificate.failed = check;
+      certificate.counterexample = std::move(*found);
+      return true;
     }
-    certificate.checks.emplace_back(name);
-  }
+    certificate.checks.emplace_back(check);
+    return false;
+  };
+  if (refuted("structure", check_structure(subject)) || refuted("fits", check_fits(subject)) ||
+      refuted("in_bounds", check_in_bounds(subject)) || refuted("complete", check_complete(subject)) ||
+      refuted("operands", check_operands(subject)) || refuted("edges", check_edges(subject)) ||
+      refuted("protocol", check_protocol(subject)))
+    return certificate;
+  const RunResult run = run_protocol(subject);
+  if (refuted("deadlock_free", run.deadlock) || refuted("race_free", run.race)) return certificate;
   certificate.ok = true;
   return certificate;
 }

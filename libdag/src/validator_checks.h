@@ -40,7 +40,11 @@ Counterexample check_fits(const Subject& subject);
 Counterexample check_in_bounds(const Subject& subject);
 Counterexample check_complete(const Subject& subject);
 Counterexample check_operands(const Subject& subject);
-Counterexample check_acyclic(const Subject& subject);
-Counterexample check_ordered(const Subject& subject);
+Counterexample check_edges(const Subject& subject);
+/// Names and indices of the protocol, which the other checks of it rely on.
+Counterexample check_protocol_names(const Subject& subject);
+Counterexample check_protocol(const Subject& subject);
+/// Part of "fits".
+Counterexample check_storage(const Subject& subject);
 
 }  // namespace adamk::validation

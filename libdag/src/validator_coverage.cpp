@@ -92,18 +92,19 @@ Counterexample check_copies(const Subject& s, const DagStage& stage, int tensor)
 
 /// What each stage must produce, by name.
 std::vector<std::string> products(const Subject& s, const std::string& stage) {
-  if (stage == "embedding") return {"embedding_row", "residual"};
-  if (stage == "attention") return {"attention", "attention_sums", "attention.partials", "kv_cache"};
+  if (stage == "embedding") return {"token", "embedding_row", "residual"};
+  if (stage == "argmax") return {"argmax", "next_token"};
   std::vector<std::string> names = {stage + ".ring", stage + ".partials"};
+  if (stage == "attention") names = {"attention", "attention_sums", "attention.partials", "kv_cache"};
   const auto add = [&](std::initializer_list<const char*> more) { names.insert(names.end(), more.begin(), more.end()); };
   if (stage == "qkv") add({"qkv"});
   if (stage == "output") add({"hidden_mid", "residual", "hidden_mid.sums"});
-  if (stage == "output" && s.fused_attention) add({"kv_cache"});
+  if (stage == "output" && s.fused_attention) add({"kv_cache", "attention.scratch"});
   if (stage == "gate_up") add({"ffn"});
   if (stage == "down") add({"hidden", "residual", "hidden.sums"});
-  if (stage == "head") add({"logits", "argmax"});
-  // Sums of squares exist only where the plan exchanges them.
-  std::erase_if(names, [&](const std::string& name) { return name.ends_with(".sums") && s.dag.find_tensor(name) < 0; });
+  if (stage == "head") add({"logits"});
+  // Sums exist only where the plan exchanges them: of squares for a norm, of exponentials where positions are split.
+  std::erase_if(names, [&](const std::string& name) { return name.ends_with("sums") && s.dag.find_tensor(name) < 0; });
   return names;
 }
 

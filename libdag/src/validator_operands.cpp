@@ -77,7 +77,8 @@ std::vector<std::string> whole_inputs(const Subject& s, const std::string& stage
   std::vector<std::string> names;
   if (stage == "qkv") names = {"hidden", "embedding_row", "attn_norm.gain"};
   if (stage == "output") names = s.fused_attention ? std::vector<std::string>{"qkv", "kv_cache"}
-                                                   : std::vector<std::string>{"attention", "attention_sums"};
+                                                   : std::vector<std::string>{"attention"};
+  if (stage == "output" && !s.fused_attention && s.dag.find_tensor("attention_sums") >= 0) names.push_back("attention_sums");
   if (stage == "gate_up") names = {"hidden_mid", "mlp_norm.gain"};
   if (stage == "down") names = {"ffn"};
   if (stage == "head") names = {"hidden", "final_norm.gain"};
@@ -120,9 +121,9 @@ Counterexample check_carried(const Subject& s, const DagStage& stage, const Task
 Counterexample check_handover(const Subject& s, const DagStage& stage, const Tile& tile, std::int64_t weights,
                               std::int64_t rows) {
   if (auto found = check_carried(s, stage, tile.load, tile.multiply, stage.name + ".ring", weights)) return found;
-  if (2 * weights > stage.fills * s.dag.resources.ring_stage_bytes)
+  if (2 * weights > stage.parts * s.dag.resources.ring_stage_bytes)
     return fmt::format("{}: {} bytes of weights in {} ring stages of {} bytes", describe(stage, *tile.load.range, tile.load.i),
-                       2 * weights, stage.fills, s.dag.resources.ring_stage_bytes);
+                       2 * weights, stage.parts, s.dag.resources.ring_stage_bytes);
   return check_carried(s, stage, tile.multiply, tile.store, stage.name + ".partials",
                        rows * s.dag.resources.consumer_warps);
 }
@@ -202,7 +203,7 @@ Counterexample check_attention_item(const Subject& s, const DagStage& stage, con
   const std::int64_t at = std::int64_t{split} * model.heads + head * model.group();
   const Region logsums{s.dag.find_tensor("attention_sums"), at, at + model.group()};
   const std::vector<Region> written = regions(merge, merge.range->writes, logsums.tensor);
-  if (written != std::vector<Region>{logsums})
+  if (splits > 1 && written != std::vector<Region>{logsums})
     return fmt::format("{} writes {}, but its heads' sums are {}", describe(stage, *merge.range, merge.i),
                        list(s, written), describe(s, logsums));
   return check_carried(s, stage, attend, merge, "attention.partials",
@@ -220,11 +221,20 @@ Counterexample check_attention(const Subject& s, const DagStage& stage) {
   return {};
 }
 
-/// The argmax of each SM is over the rows it made, all of them; the next step looks at every SM's.
+/// The task of SM `sm`: the stages that every SM takes part in have one each.
+Task task_of_sm(const std::map<int, Task>& tasks, int sm) {
+  for (const auto& [id, task] : tasks)
+    if (task.range->sm == sm) return task;
+  return {};
+}
+
+/// The argmax of each SM is over the rows it made, all of them; every SM looks at every entry, keeps the winner and hands it to its
+/// warps in the next step.
 Counterexample check_tokens(const Subject& s) {
-  const DagStage& head = s.dag.stages.back();
+  const DagStage& start = s.dag.stages.front();
+  const DagStage& end = s.dag.stages.back();
   std::vector<Region> seen;
-  for (const auto& [id, task] : tasks_of(head, WarpRole::launcher)) {
+  for (const auto& [id, task] : tasks_of(end, WarpRole::storer)) {
     for (const Region& region : regions(task, task.range->reads, s.dag.find_tensor("logits"))) seen.push_back(region);
   }
   std::sort(seen.begin(), seen.end(), [](const Region& a, const Region& b) { return a.begin < b.begin; });
@@ -236,9 +246,22 @@ Counterexample check_tokens(const Subject& s) {
   }
   if (reached != s.model().vocab)
     return fmt::format("the argmax looks at logits[0, {}), but the vocabulary has {}", reached, s.model().vocab);
-  const DagStage& start = s.dag.stages.front();
-  for (const auto& [id, task] : tasks_of(start, WarpRole::launcher)) {
-    if (auto found = expect_reads(s, start, task, "argmax", {{0, 0, s.dag.resources.grid}})) return found;
+  const std::map<int, Task> launches = tasks_of(start, WarpRole::launcher), winners = tasks_of(end, WarpRole::launcher);
+  const std::vector<Region> all = {{0, 0, s.dag.resources.grid}};
+  for (int sm = 0; sm < s.dag.resources.grid; ++sm) {
+    const std::vector<Region> own = {{0, sm, sm + 1}};
+    const Task launch = task_of_sm(launches, sm), winner = task_of_sm(winners, sm);
+    if (!launch || !winner) return fmt::format("SM {} has no launcher task in embedding or argmax", sm);
+    if (auto found = expect_reads(s, end, winner, "argmax", all)) return found;
+    if (auto found = expect_reads(s, start, launch, "next_token", own)) return found;
+    for (const WarpRole role : {WarpRole::consumer, WarpRole::storer}) {
+      const Task task = task_of_sm(tasks_of(start, role), sm);
+      if (!task) return fmt::format("SM {} has no {} task in embedding", sm, to_string(role));
+      if (auto found = expect_reads(s, start, task, "token", own)) return found;
+      if (auto found = expect_reads(s, start, task, "embedding.weight",
+                                    {{0, 0, std::int64_t{s.model().vocab} * s.model().hidden}}))
+        return found;
+    }
   }
   return {};
 }
@@ -247,7 +270,7 @@ Counterexample check_tokens(const Subject& s) {
 
 Counterexample check_operands(const Subject& s) {
   for (const DagStage& stage : s.dag.stages) {
-    if (stage.name == "embedding") continue;
+    if (stage.section == Section::prologue || stage.name == "argmax") continue;
     if (auto found = stage.name == "attention" ? check_attention(s, stage) : check_gemv(s, stage)) return found;
   }
   return check_tokens(s);

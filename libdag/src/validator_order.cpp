@@ -1,4 +1,4 @@
-// acyclic and ordered: hazards between (stage, role) nodes of the layer template.
+// edges: every read has an edge from the write that it needs, one that can carry it, and no chain of edges is a circle.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -91,6 +91,7 @@ std::optional<int> latest(const Subject& s, const std::set<int>& writers, Sectio
 /// layer are the layer before and (for the first layer) the prologue.
 std::vector<Need> needed_writes(const Subject& s, const DagTensor& tensor, const std::set<int>& writers, int reader) {
   const Section own = section(s, reader);
+  if (!tensor.per_layer && writers == std::set<int>{reader}) return {};   // what a task keeps for itself in between
   if (const auto before = latest(s, writers, own, reader)) return {{*before, 0, 0}};
   std::vector<Need> needs;
   if (tensor.per_layer) {   // the same storage is met again one step later
@@ -183,28 +184,6 @@ Counterexample check_reads_follow_writes(const Subject& s, const Users& users) {
   return {};
 }
 
-/// Before storage in device memory is written again, its readers have been followed by what leads to that write.
-Counterexample check_no_overtaking(const Subject& s, const Users& users) {
-  for (const auto& [tensor_id, readers] : users.readers) {
-    const DagTensor& tensor = s.tensor(tensor_id);
-    const auto writers = users.writers.find(tensor_id);
-    if (writers == users.writers.end() || tensor.placement != Placement::memory || tensor.per_layer) continue;
-    for (const int reader : readers) {
-      for (const int writer : writers->second) {
-        const bool both_in_layer = section(s, reader) == Section::layer && section(s, writer) == Section::layer;
-        const bool later = reader < writer;
-        if (!follows(s, reader, writer, both_in_layer && !later ? 1 : 0, both_in_layer || later ? 0 : 1))
-          return fmt::format("{} may write {} again while {} still reads it: no path of reads that follow writes leads from "
-                             "the one to the other",
-                             name(s, writer), tensor.name, name(s, reader));
-      }
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
 Counterexample check_acyclic(const Subject& s) {
   const std::vector<int> cycle = CycleFinder(s.dag).find();
   if (cycle.empty()) return {};
@@ -213,10 +192,11 @@ Counterexample check_acyclic(const Subject& s) {
   return text + name(s, cycle.front());
 }
 
-Counterexample check_ordered(const Subject& s) {
-  const Users users = users_of(s.dag);
-  if (auto found = check_reads_follow_writes(s, users)) return found;
-  return check_no_overtaking(s, users);
+}  // namespace
+
+Counterexample check_edges(const Subject& s) {
+  if (auto found = check_acyclic(s)) return found;
+  return check_reads_follow_writes(s, users_of(s.dag));
 }
 
 }  // namespace adamk::validation

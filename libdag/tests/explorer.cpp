@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <optional>
 
 namespace adamk::explorer {
 namespace {
@@ -19,6 +18,14 @@ using Clock = std::vector<Count>;
 
 Mask bit(int thread) { return Mask{1} << thread; }
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+/// The finalizer of SplitMix64.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
 
 void join(Clock& into, const Clock& from) {
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], from[i]);
@@ -43,12 +50,6 @@ struct Step {      // one step of an execution
   const Op* op = nullptr;
 };
 
-/// Found out only while running: which barriers and counters are met in an order that the protocol does not fix. Their arrivals
-/// and adds, which otherwise commute, then depend on each other, and the search begins anew.
-struct Contested {
-  std::vector<char> barriers, counters;
-};
-
 struct Race {
   int step = 0;      // could have come after
   int thread = 0;    // the next step of this one
@@ -57,25 +58,30 @@ struct Race {
 struct BarrierState {
   int pending = 0, transactions = 0, phase = 0;
   Clock order, order_now, known, known_now;   // of completed phases, of the current one
-  std::vector<Step> before, now;              // arrivals of the last phase and of the current one
+  std::vector<int> before, now;               // arrivals of the last phase and of the current one, as steps
   struct Waited {
     int step = 0;
     bool covered = false;   // an arrival that this phase needs comes after it anyway
   };
   std::vector<Waited> waited;                 // since the last completion
-  int last_arrival = -1;
 };
 
 struct CounterState {
   int value = 0;
-  Clock order, known;
-  std::vector<Count> adds, awaits;            // last of each thread
-  int last_add = -1;
-  std::vector<int> awaited;                   // steps since the last add
+  struct Added {
+    int step = 0;
+    Clock order, known;          // of this add and those before it
+  };
+  std::vector<Added> adds;
+  struct Awaited {
+    int step = 0;
+    std::vector<int> needed;     // adds that it passed by, and that its thread did not know before
+  };
+  std::vector<Awaited> awaited;
 };
 
 struct CellState {
-  int value = 0;
+  std::uint64_t value = 0;
   int tag = 0, previous_tag = 0;
   struct Access {
     int agent = -1;
@@ -97,17 +103,16 @@ struct StartedCopy {
 
 class Machine {
  public:
-  Machine(const System& system, const Contested& contested)
-      : system_(system), contested_(contested), threads_(static_cast<int>(system.threads.size())),
-        actors_(threads_ + system.engines), agents_(2 * threads_ + system.engines) {}
+  explicit Machine(const System& system)
+      : system_(system), threads_(static_cast<int>(system.threads.size())), actors_(threads_ + system.engines),
+        agents_(2 * threads_ + system.engines) {}
 
   void reset();
   Mask enabled() const;
   bool finished() const;
   /// The next visible op of a thread or engine, null at its end (or while nothing is started).
   const Op* next(int actor) const;
-  /// Runs the next visible step of `actor` and all that follows up to its next one. False when a defect was found or the
-  /// search must begin anew.
+  /// Runs the next visible step of `actor` and all that follows up to its next one. False when a defect was found.
   bool run(int actor);
   bool independent(int a, int b) const;
 
@@ -118,7 +123,7 @@ class Machine {
   const Clock& clock_before() const { return before_; }          // of its thread
   Defect defect() const { return defect_; }
   const std::string& what() const { return what_; }
-  std::optional<int> contested_barrier, contested_counter;
+  const Outputs& outputs() const { return outputs_; }
   std::string name(int actor) const;
   std::string describe(const Op& op) const;
   std::string stuck() const;
@@ -141,6 +146,20 @@ class Machine {
     if (static_cast<int>(lanes) & 2) visit(2 * thread + 1);
   }
 
+  /// What the op leaves in its cells.
+  std::uint64_t written(int actor, const Op& op) {
+    if (!system_.computes) return static_cast<std::uint64_t>(op.value);
+    const std::uint64_t value = mix(read_[index(actor)] + mix(static_cast<std::uint64_t>(op.value)));
+    if (op.output) outputs_[index(actor)].push_back(value);
+    return value;
+  }
+  bool took(int actor, const Op& op, std::uint64_t value) {
+    read_[index(actor)] += mix(value);
+    if (system_.computes || value == static_cast<std::uint64_t>(op.value)) return true;
+    return fail(Defect::wrong_value,
+                fmt::format("{}: {} finds value {} where it needs {}", describe(op), name(actor), value, op.value));
+  }
+
   void note_read(CellState& cell, int agent, bool plain) {
     const CellState::Access read{agent, known_[index(agent)][index(agent)], plain};
     const auto same = std::find_if(cell.reads.begin(), cell.reads.end(),
@@ -160,7 +179,6 @@ class Machine {
   bool invisible(int actor);   // until the next visible op
 
   const System& system_;
-  const Contested& contested_;
   int threads_, actors_, agents_;
 
   std::vector<std::size_t> at_;                  // of each thread
@@ -173,6 +191,8 @@ class Machine {
   std::vector<BarrierState> barriers_;
   std::vector<CounterState> counters_;
   std::vector<CellState> cells_;
+  std::vector<std::uint64_t> read_;              // what each actor has read, in one sum
+  Outputs outputs_;
   std::vector<int> needed_;                      // phase of the last wait, by thread and barrier
   std::vector<Step> steps_;
   std::vector<Clock> clocks_;
@@ -199,14 +219,11 @@ void Machine::reset() {
     barriers_[b].known = barriers_[b].known_now = known;
   }
   counters_.assign(system_.counters.size(), {});
-  for (std::size_t c = 0; c < counters_.size(); ++c) {
-    counters_[c].value = system_.counters[c];
-    counters_[c].order = order;
-    counters_[c].known = known;
-    counters_[c].adds = counters_[c].awaits = order;
-  }
+  for (std::size_t c = 0; c < counters_.size(); ++c) counters_[c].value = system_.counters[c];
   cells_.assign(system_.cells.size(), {});
-  for (std::size_t c = 0; c < cells_.size(); ++c) cells_[c].value = system_.cells[c];
+  for (std::size_t c = 0; c < cells_.size(); ++c) cells_[c].value = static_cast<std::uint64_t>(system_.cells[c]);
+  read_.assign(index(actors_), 0);
+  outputs_.assign(index(actors_), {});
   needed_.assign(index(threads_) * barriers_.size(), -1);
   steps_.clear();
   clocks_.clear();
@@ -261,12 +278,10 @@ bool Machine::independent(int a, int b) const {
   if (x == nullptr || y == nullptr) return true;
   if (at_barrier(x->kind) && at_barrier(y->kind)) {
     if (barrier_of(*x) != barrier_of(*y)) return true;
-    const bool x_waits = x->kind == OpKind::wait, y_waits = y->kind == OpKind::wait;
-    return x_waits == y_waits && (x_waits || !contested_.barriers[index(barrier_of(*x))]);
+    return x->kind == OpKind::wait && y->kind == OpKind::wait;
   }
   if (at_counter(x->kind) && at_counter(y->kind)) {
-    if (x->object != y->object) return true;
-    return x->kind == y->kind && (x->kind == OpKind::await || !contested_.counters[index(x->object)]);
+    return x->object != y->object || x->kind == y->kind;
   }
   if (touches_memory(x->kind) && touches_memory(y->kind)) {
     if (x->object + x->count <= y->object || y->object + y->count <= x->object) return true;
@@ -337,23 +352,13 @@ bool Machine::wait(int actor, const Op& op) {
 bool Machine::arrive(int actor, const Op& op, int barrier, const Clock* known) {
   BarrierState& b = barriers_[index(barrier)];
   Clock& order = order_[index(actor)];
-  const int me = static_cast<int>(steps_.size()) - 1;
-  if (contested_.barriers[index(barrier)]) {
-    if (b.last_arrival >= 0) {
-      if (!knows(actor, b.last_arrival)) race(b.last_arrival, actor);
-      join(order, clocks_[index(b.last_arrival)]);
-    }
-  } else {
-    for (const Step& s : b.before) {
-      if (order[index(s.thread)] < s.number) {
-        contested_barrier = barrier;
-        return false;
-      }
-    }
+  // Arrivals of one phase commute. One of the phase before that is not known here could have been in this phase instead.
+  for (const int step : b.before) {
+    if (!knows(actor, step)) race(step, actor);
   }
-  b.last_arrival = me;
+  join(order, b.order);
   for (BarrierState::Waited& w : b.waited) w.covered = w.covered || knows(actor, w.step);
-  b.now.push_back(steps_.back());
+  b.now.push_back(static_cast<int>(steps_.size()) - 1);
   if (op.kind == OpKind::copy) {
     --b.transactions;
   } else {
@@ -393,6 +398,7 @@ bool Machine::memory(int actor, const Op& op) {
   const int me = static_cast<int>(steps_.size()) - 1;
   const bool takes = op.kind == OpKind::load || op.kind == OpKind::poll;
   const bool tagged = op.kind == OpKind::publish || op.kind == OpKind::poll;
+  const std::uint64_t value = takes ? 0 : written(actor, op);
   for (int i = op.object; i < op.object + op.count; ++i) {
     CellState& cell = cells_[index(i)];
     bool ordered = true;
@@ -410,9 +416,7 @@ bool Machine::memory(int actor, const Op& op) {
       }
       if (!ordered)
         return fail(Defect::race, fmt::format("{}: {} reads what it has not acquired", describe(op), name(actor)));
-      if (cell.value != op.value)
-        return fail(Defect::wrong_value, fmt::format("{}: {} finds value {} where it needs {}", describe(op), name(actor), cell.value,
-                                                     op.value));
+      if (!took(actor, op, cell.value)) return false;
       if (cell.message >= 0) for_agents(actor, op.lanes, [&](int a) { join(seen_[index(a)], messages_[index(cell.message)]); });
       cell.taken.push_back(me);
       for_agents(actor, op.lanes, [&](int a) { note_read(cell, a, false); });
@@ -434,7 +438,7 @@ bool Machine::memory(int actor, const Op& op) {
     });
     if (!ordered)
       return fail(Defect::race, fmt::format("{}: {} writes over plain accesses that nothing orders before it", describe(op), name(actor)));
-    cell.value = op.value;
+    cell.value = value;
     cell.previous_tag = cell.tag;
     cell.tag = tagged ? op.argument : 0;
     cell.plain_write = false;
@@ -453,56 +457,51 @@ bool Machine::memory(int actor, const Op& op) {
 
 bool Machine::add(int actor, const Op& op) {
   CounterState& c = counters_[index(op.object)];
-  Clock& order = order_[index(actor)];
-  if (contested_.counters[index(op.object)]) {
-    if (c.last_add >= 0) {
-      if (!knows(actor, c.last_add)) race(c.last_add, actor);
-      join(order, clocks_[index(c.last_add)]);
-    }
-    for (int step : c.awaited) {
-      if (!knows(actor, step) && steps_[index(step)].thread != actor) race(step, actor);
-      join(order, clocks_[index(step)]);
-    }
-  } else {
-    for (std::size_t t = 0; t < c.awaits.size(); ++t) {
-      if (order[t] < c.awaits[t]) {
-        contested_counter = op.object;
-        return false;
-      }
+  // Adds commute. But an await that this add may precede could have passed by it, without one that it passed by here.
+  for (const CounterState::Awaited& passed : c.awaited) {
+    if (knows(actor, passed.step)) continue;
+    for (const int needed : passed.needed) {
+      if (!knows(actor, needed)) race(needed, actor);
     }
   }
+  CounterState::Added added{static_cast<int>(steps_.size()) - 1, order_[index(actor)], Clock(index(agents_))};
+  if (!op.relaxed) for_agents(actor, op.lanes, [&](int a) { join(added.known, known_[index(a)]); });
+  if (!c.adds.empty()) {
+    join(added.order, c.adds.back().order);
+    join(added.known, c.adds.back().known);
+  }
+  c.adds.push_back(std::move(added));
   ++c.value;
-  join(c.order, order);
-  if (!op.relaxed) for_agents(actor, op.lanes, [&](int a) { join(c.known, known_[index(a)]); });
-  c.adds[index(actor)] = steps_.back().number;
-  c.last_add = static_cast<int>(steps_.size()) - 1;
-  c.awaited.clear();
   return true;
 }
 
 bool Machine::await(int actor, const Op& op) {
   CounterState& c = counters_[index(op.object)];
-  Clock& order = order_[index(actor)];
-  if (c.value > op.argument) {   // it could have passed before one of the adds, unless it knows them all
-    if (contested_.counters[index(op.object)]) {
-      if (c.last_add >= 0 && !knows(actor, c.last_add)) race(c.last_add, actor);
-    } else {
-      for (std::size_t t = 0; t < c.adds.size(); ++t) {
-        if (order[t] < c.adds[t]) {
-          contested_counter = op.object;
-          return false;
-        }
-      }
+  // It passes by as many adds as it needs and knows of no others, since it could have come before those.
+  const int started = system_.counters[index(op.object)];
+  const std::size_t enough = std::min(c.adds.size(), index(std::max(0, op.argument - started)));
+  CounterState::Awaited passed{static_cast<int>(steps_.size()) - 1, {}};
+  for (std::size_t i = 0; i < enough; ++i) {
+    if (!knows(actor, c.adds[i].step)) passed.needed.push_back(c.adds[i].step);
+  }
+  for (std::size_t i = enough; i < c.adds.size(); ++i) {
+    const Step& other = steps_[index(c.adds[i].step)];
+    const Clock& before_other = clocks_[index(c.adds[i].step)];
+    for (const int needed : passed.needed) {
+      const Step& s = steps_[index(needed)];
+      if (other.thread != s.thread && before_other[index(s.thread)] < s.number) race(needed, actor);
     }
   }
-  join(order, c.order);
-  if (!op.relaxed) for_agents(actor, op.lanes, [&](int a) { join(known_[index(a)], c.known); });
-  c.awaits[index(actor)] = steps_.back().number;
-  c.awaited.push_back(static_cast<int>(steps_.size()) - 1);
+  if (enough > 0) {
+    join(order_[index(actor)], c.adds[enough - 1].order);
+    if (!op.relaxed) for_agents(actor, op.lanes, [&](int a) { join(known_[index(a)], c.adds[enough - 1].known); });
+  }
+  c.awaited.push_back(std::move(passed));
   return true;
 }
 
 bool Machine::plain(int actor, const Op& op, const std::vector<int>& by) {
+  const std::uint64_t value = op.kind == OpKind::read ? 0 : written(actor, op);
   for (int i = op.object; i < op.object + op.count; ++i) {
     CellState& cell = cells_[index(i)];
     for (int a : by) {
@@ -520,13 +519,11 @@ bool Machine::plain(int actor, const Op& op, const std::vector<int>& by) {
       }
     }
     if (op.kind == OpKind::read) {
-      if (cell.value != op.value)
-        return fail(Defect::wrong_value, fmt::format("{}: {} finds value {} where it needs {}", describe(op), name(actor), cell.value,
-                                                     op.value));
+      if (!took(actor, op, cell.value)) return false;
       for (int a : by) note_read(cell, a, true);
       continue;
     }
-    cell.value = op.value;
+    cell.value = value;
     cell.tag = cell.previous_tag = 0;
     cell.plain_write = true;
     cell.message = -1;
@@ -619,59 +616,58 @@ struct Node {
 
 class Search {
  public:
-  Search(const System& system, const Limits& limits) : system_(system), limits_(limits) {
-    contested_.barriers.assign(system.barriers.size(), limits.reduce ? 0 : 1);
-    contested_.counters.assign(system.counters.size(), limits.reduce ? 0 : 1);
-  }
+  Search(const System& system, const Limits& limits, const Outputs* expected)
+      : system_(system), limits_(limits), expected_(expected) {}
 
   Verdict run() {
+    Machine m(system_);
     for (;;) {
-      Machine machine(system_, contested_);
-      nodes_.clear();
-      if (!pass(machine)) return verdict_;
+      ++verdict_.executions;
+      if (!execute(m) || !turn_to_next()) return verdict_;
+      if (verdict_.executions >= limits_.executions) {
+        found(m, Defect::undecided, fmt::format("more than {} executions", limits_.executions));
+        return verdict_;
+      }
     }
   }
 
  private:
-  /// All executions. True when the search must begin anew.
-  bool pass(Machine& m) {
-    for (;;) {
-      m.reset();
-      ++verdict_.executions;
-      if (m.defect() != Defect::none) return found(m, m.defect(), m.what());
-      for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        const bool last = i + 1 == nodes_.size();
-        if (!step(m, nodes_[i].chosen, last)) return again(m);
-      }
-      for (;;) {
-        Node node;
-        node.enabled = m.enabled();
-        if (!nodes_.empty()) node.sleep = next_sleep_;
-        if (node.enabled == 0) {
-          if (!m.finished()) return found(m, Defect::deadlock, "all that is left waits: " + m.stuck());
-          break;
-        }
-        const Mask choices = node.enabled & ~node.sleep;
-        if (choices == 0) break;   // all that could follow was seen elsewhere
-        node.chosen = std::countr_zero(choices);
-        node.backtrack = limits_.reduce ? bit(node.chosen) : node.enabled;
-        nodes_.push_back(node);
-        if (!step(m, node.chosen, true)) return again(m);
-      }
-      while (!nodes_.empty()) {
-        Node& node = nodes_.back();
-        node.sleep |= bit(node.chosen);
-        const Mask left = node.backtrack & node.enabled & ~node.sleep;
-        if (left != 0) {
-          node.chosen = std::countr_zero(left);
-          break;
-        }
-        nodes_.pop_back();
-      }
-      if (nodes_.empty()) return false;
-      if (verdict_.executions >= limits_.executions)
-        return found(m, Defect::undecided, fmt::format("more than {} executions", limits_.executions));
+  /// The steps of `nodes_`, then others up to the end. False when that has a defect.
+  bool execute(Machine& m) {
+    m.reset();
+    if (m.defect() != Defect::none) return found(m, m.defect(), m.what());
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (!step(m, nodes_[i].chosen, i + 1 == nodes_.size())) return found(m, m.defect(), m.what());
     }
+    for (;;) {
+      Node node;
+      node.enabled = m.enabled();
+      if (!nodes_.empty()) node.sleep = next_sleep_;
+      if (node.enabled == 0) {
+        if (!m.finished()) return found(m, Defect::deadlock, "all that is left waits: " + m.stuck());
+        verdict_.outputs = m.outputs();
+        return expected_ == nullptr || m.outputs() == *expected_ || found(m, Defect::wrong_value, other_output(m));
+      }
+      const Mask choices = node.enabled & ~node.sleep;
+      if (choices == 0) return true;   // all that could follow was seen elsewhere
+      node.chosen = std::countr_zero(choices);
+      node.backtrack = limits_.reduce ? bit(node.chosen) : node.enabled;
+      nodes_.push_back(node);
+      if (!step(m, node.chosen, true)) return found(m, m.defect(), m.what());
+    }
+  }
+
+  /// Leaves in `nodes_` the next beginning to be tried. False when there is none.
+  bool turn_to_next() {
+    for (; !nodes_.empty(); nodes_.pop_back()) {
+      Node& node = nodes_.back();
+      node.sleep |= bit(node.chosen);
+      const Mask left = node.backtrack & node.enabled & ~node.sleep;
+      if (left == 0) continue;
+      node.chosen = std::countr_zero(left);
+      return true;
+    }
+    return false;
   }
 
   bool step(Machine& m, int chosen, bool fresh) {
@@ -728,16 +724,16 @@ class Search {
       node.backtrack |= node.enabled;
   }
 
-  bool again(Machine& m) {
-    if (m.contested_barrier) {
-      contested_.barriers[index(*m.contested_barrier)] = 1;
-      return true;
+  std::string other_output(const Machine& m) const {
+    for (std::size_t t = 0; t < expected_->size() && t < m.outputs().size(); ++t) {
+      const std::vector<std::uint64_t>&is = m.outputs()[t], &should = (*expected_)[t];
+      if (is.size() != should.size())
+        return fmt::format("{} has {} outputs where {} are expected", m.name(static_cast<int>(t)), is.size(), should.size());
+      for (std::size_t i = 0; i < is.size(); ++i) {
+        if (is[i] != should[i]) return fmt::format("output {} of {} is not made of what it should be", i, m.name(static_cast<int>(t)));
+      }
     }
-    if (m.contested_counter) {
-      contested_.counters[index(*m.contested_counter)] = 1;
-      return true;
-    }
-    return found(m, m.defect(), m.what());
+    return "other threads have outputs";
   }
 
   bool found(const Machine& m, Defect defect, std::string what) {
@@ -751,7 +747,7 @@ class Search {
 
   const System& system_;
   Limits limits_;
-  Contested contested_;
+  const Outputs* expected_;
   std::vector<Node> nodes_;
   Mask next_sleep_ = 0;
   Verdict verdict_;
@@ -771,6 +767,8 @@ std::string_view to_string(Defect defect) {
   return "?";
 }
 
-Verdict explore(const System& system, const Limits& limits) { return Search(system, limits).run(); }
+Verdict explore(const System& system, const Limits& limits, const Outputs* expected) {
+  return Search(system, limits, expected).run();
+}
 
 }  // namespace adamk::explorer

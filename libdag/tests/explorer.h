@@ -40,9 +40,10 @@ struct Op {
   int object = 0;
   int argument = 0;
   int count = 1;
-  int value = 0;           // what a write leaves in its cells, what a read must find there
+  int value = 0;           // what a write leaves in its cells, what a read must find there (but see System::computes)
   Lanes lanes = Lanes::all;
   bool relaxed = false;    // arrive, add, await: orders nothing
+  bool output = false;     // of the system, where it computes
   int engine = 0;          // copy: copies of one engine complete in order
   Where where = {};
 };
@@ -53,6 +54,9 @@ struct Thread {
 };
 
 struct System {
+  /// Values are worked out: what a thread writes is a hash of all that it has read so far and of the op's value, and no read is
+  /// told what it must find. Two systems that leave the same outputs in every order compute the same from the same data.
+  bool computes = false;
   std::vector<Thread> threads;
   int engines = 0;
   std::vector<int> barriers;    // arrivals of a phase
@@ -73,11 +77,14 @@ struct System {
   }
 };
 
+/// Of each thread, in its order.
+using Outputs = std::vector<std::vector<std::uint64_t>>;
+
 enum class Defect {
   none,
   deadlock,       // some thread waits for ever
   race,           // two accesses that nothing orders, or a relaxed load of what was not acquired
-  wrong_value,    // a read finds something else than it must
+  wrong_value,    // a read finds something else than it must, or an output is not the expected one
   missed_turn,    // a waiter passes an mbarrier that has gone round since
   undecided,      // more executions than allowed
 };
@@ -88,6 +95,7 @@ struct Verdict {
   std::string what;                  // one sentence
   std::vector<std::string> trace;    // the last steps before it
   std::int64_t executions = 0, steps = 0;
+  Outputs outputs;                   // of the last execution, where the system computes
 };
 
 struct Limits {
@@ -95,6 +103,7 @@ struct Limits {
   bool reduce = true;                // false: every interleaving, however alike; for tests of the explorer itself
 };
 
-Verdict explore(const System& system, const Limits& limits = {});
+/// With `expected`, every execution must end with these outputs.
+Verdict explore(const System& system, const Limits& limits = {}, const Outputs* expected = nullptr);
 
 }  // namespace adamk::explorer

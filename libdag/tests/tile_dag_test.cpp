@@ -77,7 +77,7 @@ TEST(TileDagTest, TilesAndSlicesOfTheTinyModelAreThoseWorkedOutByHand) {
   EXPECT_EQ(qkv.ranges[0].count, 4);
   EXPECT_EQ(qkv.ranges[0].bytes, 16 * 128 * 2);
   EXPECT_EQ(qkv.slices, (std::vector<KSlice>{{0, 32}, {32, 64}, {64, 96}, {96, 128}}));
-  EXPECT_EQ(qkv.fills, 2);
+  EXPECT_EQ(qkv.parts, 2);
   // Gate and up interleaved: tile 5 makes values 40 to 48 from gate rows 40 to 48 and up rows 384 + 40 to 384 + 48.
   const DagStage& gate_up = dag.stages[static_cast<std::size_t>(dag.find_stage("gate_up"))];
   const TaskRange& load = gate_up.ranges[0];
@@ -116,7 +116,8 @@ TEST(TileDagTest, WeightBytesAreThePackedBytesOfTheSchedule) {
     const Plan plan = default_plan(deployment).value();
     const Schedule schedule = make_schedule(deployment, plan).value();
     const TileDag dag = make_tile_dag(deployment, schedule);
-    const std::int64_t embedding = std::int64_t{2} * model.hidden * plan.grid;   // every SM looks its row up
+    // Every SM looks its row up, and the owners of the residual theirs.
+    const std::int64_t embedding = std::int64_t{2} * model.hidden * (plan.grid + 1);
     EXPECT_EQ(dag.bytes(), schedule.packed_bytes + schedule.kv_bytes + embedding);
   }
 }

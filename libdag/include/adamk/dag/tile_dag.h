@@ -11,11 +11,11 @@
 
 #include "adamk/base/json.h"
 #include "adamk/base/result.h"
+#include "adamk/dag/protocol.h"
 #include "adamk/dag/schedule.h"
 
 namespace adamk {
 
-enum class WarpRole { loader, consumer, storer, launcher };
 enum class Section { prologue, layer, epilogue };   // once a step, once a layer, once a step
 
 /// Where a tensor's elements live.
@@ -40,6 +40,8 @@ struct DagTensor {
   int element_bytes = 2;
   Placement placement = Placement::memory;
   bool per_layer = false;     // one for every layer; otherwise the same storage is used again each layer
+  bool appended = false;      // a step writes its own position, and reads those of the steps before
+  int storage = -1;           // of the protocol; -1: read only, or registers of the warps that write it
 };
 
 /// Elements [begin, end) of a tensor; with `parts` > 1 (KV cache only) those whose position % parts == part.
@@ -80,7 +82,7 @@ struct DagStage {
   std::string name;                  // "embedding" or the plan's stage name
   Section section = Section::layer;
   std::vector<KSlice> slices;        // GEMV stages: one for each consumer warp, the same for every tile
-  int fills = 0;                     // ring stages a tile takes
+  int parts = 1;                     // of a task: ring stages of a tile, passes over the heads of an attention item
   std::vector<TaskRange> ranges;
 };
 
@@ -107,9 +109,10 @@ struct TileDag {
   std::string plan_hash;
   int layers = 0;
   std::vector<DagTensor> tensors;
-  std::vector<DagStage> stages;      // embedding, the layer's stages, head
+  std::vector<DagStage> stages;      // embedding, the layer's stages, head, argmax
   std::vector<EdgeSet> edges;
   DagResources resources;
+  Protocol protocol;
 
   int find_tensor(std::string_view name) const;   // -1 when absent
   int find_stage(std::string_view name) const;    // -1 when absent
@@ -132,7 +135,6 @@ struct TaskId {
 void for_each_task_edge(const TileDag& dag, const EdgeSet& edge,
                         const std::function<void(const TaskId&, const TaskId&)>& visit);
 
-std::string_view to_string(WarpRole role);
 std::string_view to_string(Section section);
 std::string_view to_string(Placement placement);
 std::string_view to_string(Hazard hazard);

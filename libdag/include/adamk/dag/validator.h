@@ -12,7 +12,7 @@
 
 namespace adamk {
 
-inline constexpr int kValidatorVersion = 1;
+inline constexpr int kValidatorVersion = 2;
 
 /// The verdict. With `ok`, every check listed holds for every task of every layer; otherwise `checks` lists those that
 /// held before the one named by `failed`.
@@ -26,14 +26,15 @@ struct Certificate {
 };
 
 /// The checks, in order:
-///   structure  the stages of one decode step, in order, for the model's layer count; tensors as large as the model needs
-///   fits       grid, threads, registers, shared memory, ring and device memory of the target
-///   in_bounds  every access inside its tensor, every SM inside the grid, every task id used once
-///   complete   every element that a stage must produce is written exactly once, and nothing else is
-///   operands   every tile reads the weights of the rows it writes and all of K; every head meets all its positions
-///   acyclic    no chain of hazards leads back to where it began within a step
-///   ordered    every read follows the write it needs by an edge that can carry it; no storage is written again before
-///              its readers are done (shown between stages and roles, not yet between single instructions)
+///   structure      the stages of one decode step, in order, for the model's layer count; tensors as large as the model needs
+///   fits           grid, threads, registers, shared memory and workspace without overlap, ring and device memory of the target
+///   in_bounds      every access inside its tensor, every SM inside the grid, every task id used once
+///   complete       every element that a stage must produce is written exactly once, and nothing else is
+///   operands       every tile reads the weights of the rows it writes and all of K; every head meets all its positions
+///   edges          every read has an edge from the write it needs that can carry it; no chain of hazards is a circle
+///   protocol       the warps' programs do what the tasks declare, with accesses that the storage allows
+///   deadlock_free  every wait ends in every schedule; no turn, phase or packet can be overtaken
+///   race_free      every read finds what it must, by the memory model, and nothing is overwritten before its readers are done
 Certificate validate(const TileDag& dag, const Deployment& deployment);
 
 Json certificate_to_json(const Certificate& certificate);

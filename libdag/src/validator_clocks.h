@@ -1,0 +1,50 @@
+// What a warp knows of the others, as vector clocks.
+//
+// Two orders are followed. `order`: what must have come before in every interleaving; it decides deadlocks, turns of mbarriers and
+// whether storage may be written again. `memory`: what happens before in the sense of the memory model; it decides what plain and
+// relaxed accesses may read. A tagged packet orders its readers behind its writer, and no other memory.
+//
+// Within an SM a clock has a component for each of two kinds of lanes of each warp (the lane that acts for the warp, and the others)
+// and for each engine that completes copies; between SMs those of the warps of all of them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace adamk::validation {
+
+using Ticks = std::vector<std::uint32_t>;
+
+inline void join(Ticks& into, const Ticks& from) {
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], from[i]);
+}
+inline bool covers(const Ticks& a, const Ticks& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i] < b[i]) return false;
+  return true;
+}
+
+struct Clock {
+  Ticks order, memory;
+  void join_with(const Clock& other) {
+    join(order, other.order);
+    join(memory, other.memory);
+  }
+};
+
+/// Of the warps of all SMs; shared, and never changed.
+using Shared = std::shared_ptr<const Ticks>;
+struct Outside {
+  Shared order, memory;
+};
+
+/// What a release makes known: of the own SM and of the others.
+struct Knowledge {
+  int sm = 0;
+  Clock inside;
+  Outside outside;
+};
+
+}  // namespace adamk::validation

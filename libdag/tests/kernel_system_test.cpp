@@ -1,0 +1,118 @@
+// The kernel that the emitter writes, explored on small instances of every kind: sound, and unsound once something is changed.
+#include "kernel_system.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "dag_fixtures.h"
+
+namespace adamk::explorer {
+namespace {
+
+struct Instance {
+  std::string name;
+  Deployment deployment;
+  Plan plan;
+
+  System system(const Runs& runs = {}) const {
+    const Schedule schedule = make_schedule(deployment, plan).value();
+    return kernel_system(deployment, schedule, make_tile_dag(deployment, schedule), runs);
+  }
+};
+
+/// Two layers, two or three SMs, some of them without work in some stage; every kind of exchange, norm, attention and split.
+std::vector<Instance> instances() {
+  const Model even = fixtures::make_model({2, 32, 2, 1, 16, 32, 48}), ragged = fixtures::make_model({2, 48, 4, 2, 8, 40, 20});
+  std::vector<Instance> all;
+  const auto add = [&](std::string name, const Model& model, int grid, auto change) {
+    Plan plan = fixtures::small_plan();
+    plan.grid = grid;
+    plan.consumer_warps = 2;
+    plan.ring_stages = 2;
+    change(plan);
+    all.push_back({std::move(name), fixtures::deploy(model, "l20"), plan});
+  };
+  const auto fuse = [](Plan& plan) {
+    plan.stages.erase(plan.stages.begin() + 1);
+    plan.stages[1].fused_attention = true;
+  };
+  const auto exchange = [](Plan& plan, Exchange kind) {
+    for (StagePlan& stage : plan.stages) stage.input = kind;
+  };
+  for (const Exchange kind : {Exchange::tagged, Exchange::counter, Exchange::barrier}) {
+    const std::string name(to_string(kind));
+    for (const int grid : {2, 3}) {
+      const std::string on = name + " on " + std::to_string(grid);
+      add(on, even, grid, [&](Plan& plan) { exchange(plan, kind); });
+      add(on + ", fused", even, grid, [&](Plan& plan) {
+        exchange(plan, kind);
+        fuse(plan);
+      });
+      add(on + ", ragged, splits, norms exchanged", ragged, grid, [&](Plan& plan) {
+        exchange(plan, kind);
+        plan.stages[1].kv_splits = 2;
+        for (StagePlan& stage : plan.stages) stage.norm = NormMode::exchange;
+        plan.stages[3].fused_silu = false;
+      });
+    }
+  }
+  add("a mixture", ragged, 3, [](Plan& plan) {
+    plan.stages[1].input = Exchange::counter;
+    plan.stages[2].input = Exchange::tagged;
+    plan.stages[3].input = Exchange::barrier;
+    plan.window = 1;
+  });
+  add("another mixture", even, 3, [](Plan& plan) {
+    plan.stages[0].input = plan.stages[5].input = Exchange::counter;
+    plan.stages[4].input = Exchange::barrier;
+    plan.ring_stages = 3;
+    plan.stages[0].tile_rows = 32;
+  });
+  add("one SM", even, 1, [](Plan&) {});
+  add("one warp", even, 2, [](Plan& plan) { plan.consumer_warps = 1; });
+  return all;
+}
+
+TEST(KernelSystem, EveryKindIsSoundInOneExecution) {
+  for (const Instance& instance : instances()) {
+    const Verdict v = explore(instance.system());
+    EXPECT_EQ(v.defect, Defect::none) << instance.name << ": " << v.what;
+    EXPECT_EQ(v.executions, 1) << instance.name;
+    EXPECT_GT(v.steps, 500) << instance.name;
+  }
+}
+
+TEST(KernelSystem, Stress) {
+  std::mt19937_64 random(1);
+  std::map<std::string, int> counts;
+  std::vector<System> systems;
+  std::vector<Outputs> outputs;
+  for (const Instance& instance : instances()) systems.push_back(instance.system());
+  for (const System& s : systems) outputs.push_back(explore(s).outputs);
+  for (int i = 0; i < 5000; ++i) {
+    const std::size_t which = random() % systems.size();
+    System s = systems[which];
+    std::vector<Op>& ops = s.threads[random() % s.threads.size()].ops;
+    const std::size_t at = random() % ops.size();
+    Op& op = ops[at];
+    const int how = static_cast<int>(random() % 5);
+    const auto kind = op.kind;
+    switch (how) {
+      case 0: ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(at)); break;
+      case 1: std::swap(op, ops[(at + 1) % ops.size()]); break;
+      case 2: if (op.kind == OpKind::wait) op.argument ^= 1; else if (op.kind == OpKind::await || op.kind == OpKind::poll || op.kind == OpKind::publish) op.argument += random() % 2 ? 1 : -1; break;
+      case 3: op.relaxed = true; break;
+      default: { const Op copy = op; ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at), copy); break; }
+    }
+    const Verdict v = explore(s, {}, &outputs[which]);
+    if (v.defect == Defect::none && how == 0) ++counts["kept deletions of kind " + std::to_string(static_cast<int>(kind))];
+    ++counts[std::to_string(how) + " " + std::string(to_string(v.defect))];
+    if (v.defect == Defect::undecided || v.executions > 200) printf("%d how %d kind %d: %s %ld executions %ld steps\n", i, how, static_cast<int>(kind), std::string(to_string(v.defect)).c_str(), v.executions, v.steps);
+  }
+  for (auto& [k, v] : counts) printf("%s: %d\n", k.c_str(), v);
+}
+
+}  // namespace
+}  // namespace adamk::explorer
