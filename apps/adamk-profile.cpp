@@ -140,8 +140,9 @@ Result<void> print_profile(const Profile& profile, const Recipe& recipe, const C
 }
 
 Result<void> run_profile(const ProfileFlags& flags, const CommonOptions& options) {
+  ADAMK_CHECK(refuse_emulated(flags.artifact.device, "an emulated device has no time to profile"));
   ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact.folder, flags.artifact.checks()));
-  ADAMK_TRY(const auto device, open_cuda_device(flags.artifact.device));
+  ADAMK_TRY(const auto device, open_cuda_device(flags.artifact.device.index));
   ADAMK_TRY(Decoder decoder, Decoder::create(*device, artifact.recipe, artifact.inputs()));
   Profile profile;
   profile.device = device->info().name;

@@ -3,12 +3,16 @@
 #include <optional>
 
 #include "adamk.h"
+#include "adamk/base/file.h"
+#include "adamk/codegen/kernel.h"
 #include "adamk/dag/deployment.h"
+#include "adamk/profile/emulated_device.h"
 #include "adamk/profile/oracle.h"
 #include "adamk/profile/timing.h"
 #include "adamk/profile/verify.h"
 #include "adamk/runtime/artifact.h"
 #include "adamk/runtime/decoder.h"
+#include "adamk/runtime/sequence.h"
 #include "common/artifact_flags.h"
 #include "common/command.h"
 
@@ -33,6 +37,46 @@ Result<std::vector<int>> prompt_of(const RunFlags& flags, int vocab) {
     return fail(Errc::bad_input, "--prompt: the vocabulary has {} tokens, so they are not bytes; give --tokens instead", vocab);
   }
   return bytes_to_tokens(flags.prompt);
+}
+
+// ---- the emulated device
+
+/// The deployment's target, emulated, and an artifact as it can run there.
+struct EmulatedArtifact {
+  std::unique_ptr<EmulatedDevice> device;
+  Recipe recipe;
+  std::vector<std::byte> image;   // PTX
+
+  const std::string& name() const { return device->info().name; }
+  /// An Error of the device, as it counts here: the kernel was run, and it is not sound.
+  tl::unexpected<Error> failure(const Error& error) const {
+    if (describe_emulation(device->report()).empty()) return tl::unexpected(error);
+    return fail(Errc::check_failed, "{}", error.message);
+  }
+};
+
+/// The PTX the artifact holds; else its source is compiled again, by the NVRTC at hand.
+Result<EmulatedArtifact> open_emulated(const Artifact& artifact, std::uint64_t seed, const CommonOptions& options) {
+  ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
+  EmulatedArtifact opened{EmulatedDevice::make(deployment.target, {.seed = seed}), artifact.recipe, artifact.image};
+  if (artifact.recipe.arch.starts_with("compute_")) return opened;
+  const std::filesystem::path path = artifact.folder / "kernel.cu";
+  note(options, fmt::format("compiling {} for the emulator", path.string()));
+  ADAMK_TRY(const std::string source, read_file(path, static_cast<std::uint64_t>(artifact.files.at("kernel.cu").bytes)));
+  auto kernel = compile(source, ptx_arch(deployment.target));
+  if (!kernel) {
+    return fail(kernel.error().code, "{} (an artifact exported with --arch {} holds what the emulator runs)", kernel.error().message,
+                ptx_arch(deployment.target));
+  }
+  opened.recipe.arch = kernel->arch;
+  opened.image = kernel->image();
+  return opened;
+}
+
+DecoderInputs inputs_of(const Artifact& artifact, const EmulatedArtifact& emulated) {
+  DecoderInputs inputs = artifact.inputs();
+  inputs.image = emulated.image;
+  return inputs;
 }
 
 // ---- verify
@@ -65,8 +109,15 @@ Result<void> print_verdict(const VerifyReport& report, const CommonOptions& opti
 Result<void> run_verify(const RunFlags& flags, const CommonOptions& options) {
   ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact.folder, flags.artifact.checks()));
   ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
-  ADAMK_TRY(const auto device, open_cuda_device(flags.artifact.device));
-  ADAMK_TRY(Decoder decoder, Decoder::create(*device, artifact.recipe, artifact.inputs()));
+  std::unique_ptr<Device> gpu;
+  std::optional<EmulatedArtifact> emulated;
+  if (flags.artifact.device.emulated) {
+    ADAMK_TRY(emulated, open_emulated(artifact, flags.seed, options));
+  } else {
+    ADAMK_TRY(gpu, open_cuda_device(flags.artifact.device.index));
+  }
+  ADAMK_TRY(Decoder decoder, emulated ? Decoder::create(*emulated->device, emulated->recipe, inputs_of(artifact, *emulated))
+                                      : Decoder::create(*gpu, artifact.recipe, artifact.inputs()));
   ADAMK_TRY(const Weights weights, weights_of(flags.artifact, artifact, deployment));
   VerifyOptions wanted;
   wanted.positions = flags.positions;
@@ -79,9 +130,11 @@ Result<void> run_verify(const RunFlags& flags, const CommonOptions& options) {
   wanted.greedy_tokens = flags.steps;
   wanted.seed = flags.seed;
   wanted.origin = weights_origin(weights_flags(flags.artifact, artifact));
-  ADAMK_TRY(const VerifyReport report, verify_decoder(decoder, deployment, weights, wanted));
-  ADAMK_CHECK(print_verdict(report, options));
-  if (!report.passed()) return fail(Errc::check_failed, "{}: not verified: {}", flags.artifact.folder, report.failure);
+  const auto report = verify_decoder(decoder, deployment, weights, wanted);
+  if (emulated) note(options, emulation_text(emulated->name(), emulated->device->summary()));
+  if (!report) return emulated ? emulated->failure(report.error()) : tl::unexpected(report.error());
+  ADAMK_CHECK(print_verdict(*report, options));
+  if (!report->passed()) return fail(Errc::check_failed, "{}: not verified: {}", flags.artifact.folder, report->failure);
   return {};
 }
 
@@ -124,10 +177,10 @@ Result<std::vector<int>> generate_on_gpu(const RunFlags& flags, const std::vecto
   if (status != ADAMK_OK) return error_of(status, text);
   adamk_session_options session_options{};
   session_options.size = sizeof session_options;
-  session_options.device = flags.artifact.device;
+  session_options.device = flags.artifact.device.index;
   status = adamk_session_create(handles.model, &session_options, &handles.session, text, sizeof text);
   if (status != ADAMK_OK) {
-    return error_of(status, fmt::format("{} (--reference decodes on the CPU instead, in double precision)", text));
+    return error_of(status, fmt::format("{} (--device emulated runs the kernel on the CPU; --reference decodes without it, in double precision)", text));
   }
   // The choice after the last prompt token is the first one made.
   const std::size_t steps = tokens.size() + static_cast<std::size_t>(flags.steps) - 1;
@@ -137,6 +190,26 @@ Result<std::vector<int>> generate_on_gpu(const RunFlags& flags, const std::vecto
   if (status != ADAMK_OK) return error_of(status, adamk_session_error(handles.session));
   chosen.erase(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(tokens.size() - 1));
   return chosen;
+}
+
+struct EmulatedText {
+  std::vector<int> tokens;
+  std::string device;
+  EmulationSummary summary;
+};
+
+Result<EmulatedText> generate_on_emulator(const RunFlags& flags, const Artifact& artifact, const std::vector<int>& tokens,
+                                          const CommonOptions& options) {
+  ADAMK_TRY(const EmulatedArtifact emulated, open_emulated(artifact, flags.seed, options));
+  ADAMK_TRY(Decoder decoder, Decoder::create(*emulated.device, emulated.recipe, inputs_of(artifact, emulated)));
+  Sequence sequence(decoder);
+  const std::size_t steps = tokens.size() + static_cast<std::size_t>(flags.steps) - 1;
+  auto chosen = sequence.advance(tokens, static_cast<std::int64_t>(steps));
+  EmulatedText made{{}, emulated.name(), emulated.device->summary()};
+  note(options, emulation_text(made.device, made.summary));
+  if (!chosen) return emulated.failure(chosen.error());
+  made.tokens.assign(chosen->begin() + static_cast<std::ptrdiff_t>(tokens.size() - 1), chosen->end());
+  return made;
 }
 
 /// What to start from: the prompt, else the token that begins a text, if --model names it.
@@ -167,16 +240,26 @@ Result<void> check_room(const std::vector<int>& prompt, int steps, const Recipe&
 
 Result<void> run_generate(const RunFlags& flags, const CommonOptions& options) {
   // The GPU path opens the artifact again through the C API, so the large hashes are left to it.
-  const ArtifactChecks checks = flags.reference ? flags.artifact.checks() : ArtifactChecks::skip_weights;
+  const bool emulated = flags.artifact.device.emulated;
+  const ArtifactChecks checks = flags.reference || emulated ? flags.artifact.checks() : ArtifactChecks::skip_weights;
+  if (flags.reference) ADAMK_CHECK(refuse_emulated(flags.artifact.device, "--reference decodes without any device"));
   ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact.folder, checks));
   ADAMK_TRY(const std::vector<int> prompt, start_of(flags, artifact.recipe.vocab));
   ADAMK_CHECK(check_room(prompt, flags.steps, artifact.recipe));
   if (flags.reference) note(options, "decoding with the reference decoder (double precision, CPU), not with the kernel");
-  ADAMK_TRY(const std::vector<int> made,
-            flags.reference ? generate_on_reference(flags, artifact, prompt) : generate_on_gpu(flags, prompt));
+  std::vector<int> made;
+  Json emulation;
+  if (emulated) {
+    ADAMK_TRY(EmulatedText text, generate_on_emulator(flags, artifact, prompt, options));
+    made = std::move(text.tokens);
+    emulation = emulation_to_json(text.device, text.summary);
+  } else {
+    ADAMK_TRY(made, flags.reference ? generate_on_reference(flags, artifact, prompt) : generate_on_gpu(flags, prompt));
+  }
   const bool bytes = artifact.recipe.vocab == 256;
   if (options.json) {
-    Json result{{"decoder", flags.reference ? "reference" : "gpu"}, {"prompt", prompt}, {"tokens", made}};
+    Json result{{"decoder", flags.reference ? "reference" : emulated ? "emulated" : "gpu"}, {"prompt", prompt}, {"tokens", made}};
+    if (emulated) result["emulation"] = emulation;
     if (bytes) result["text"] = tokens_to_bytes(made);
     return print_json(result);
   }
@@ -217,8 +300,9 @@ Result<void> print_timing(const Timing& timing, const Artifact& artifact, const 
 }
 
 Result<void> run_bench(const RunFlags& flags, const CommonOptions& options) {
+  ADAMK_CHECK(refuse_emulated(flags.artifact.device, "an emulated device has no time"));
   ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact.folder, flags.artifact.checks()));
-  ADAMK_TRY(const auto device, open_cuda_device(flags.artifact.device));
+  ADAMK_TRY(const auto device, open_cuda_device(flags.artifact.device.index));
   ADAMK_TRY(Decoder decoder, Decoder::create(*device, artifact.recipe, artifact.inputs()));
   const CheckBeforeTiming check{flags.position, flags.seed, flags.unverified};
   ADAMK_TRY(const std::string verified, check_before_timing(flags.artifact, artifact, decoder, check, options));
@@ -252,7 +336,7 @@ int run(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   // The default of --steps differs between the commands, so each sets its own when the flag is absent.
   verify.add_option("--steps", flags.steps, "Greedy tokens to compare (32)")->check(CLI::NonNegativeNumber);
-  verify.add_option("--seed", flags.seed, "Of random KV and tokens")->capture_default_str();
+  verify.add_option("--seed", flags.seed, "Of random KV and tokens, and of an emulated device's interleavings")->capture_default_str();
   verify.preparse_callback([&](std::size_t) { flags.steps = 32; });
 
   CLI::App& generate = command.add("generate", "Continue a prompt, greedily.",
@@ -260,6 +344,7 @@ int run(int argc, char** argv) {
   add_artifact_flags(generate, flags.artifact);
   add_prompt(generate, flags);
   generate.add_option("--steps", flags.steps, "Tokens to make (64)");
+  generate.add_option("--seed", flags.seed, "Of an emulated device's interleavings")->capture_default_str();
   generate.add_flag("--reference", flags.reference, "Decode with the reference decoder on the CPU instead of the kernel");
   generate.preparse_callback([&](std::size_t) { flags.steps = 64; });
 

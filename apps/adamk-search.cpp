@@ -14,6 +14,7 @@
 #include "adamk/search/simulated.h"
 #include "common/candidate_views.h"
 #include "common/command.h"
+#include "common/device_choice.h"
 #include "common/progress.h"
 #include "common/target_yaml.h"
 #include "common/terminal.h"
@@ -28,7 +29,8 @@ struct SearchFlags {
   std::uint64_t seed = 1;
   bool simulate = false;
   WeightsFlags weights;
-  int device = 0, compile_workers = 0;
+  DeviceChoice device;
+  int compile_workers = 0;
   bool run_spilling = false, no_isolation = false;
   std::string command_line;
 };
@@ -55,7 +57,8 @@ Result<Bench> make_bench(const SearchFlags& flags, const DagFile& dag, const Com
   if (flags.simulate) return Bench{make_simulated_evaluator(dag.deployment.target), ""};
   ADAMK_TRY(const WeightsFlags source, weights_source(flags.weights, dag, flags.dag));
   DeviceEvaluatorOptions options;
-  options.device = flags.device;
+  options.device = flags.device.index;
+  if (flags.device.emulated) options.emulation = {dag.deployment.target, flags.seed};
   options.weights = {source.folder, source.seed};
   options.compile_workers = flags.compile_workers;
   options.run_spilling = flags.run_spilling;
@@ -159,6 +162,7 @@ Result<void> report_run(const SearchFlags& flags, const SearchOutcome& outcome, 
 }
 
 Result<void> run_run(const SearchFlags& flags, const CommonOptions& options) {
+  ADAMK_CHECK(refuse_emulated(flags.device, "it has no time to search by; adamk-search eval checks plans on it"));
   ADAMK_TRY(const Budget budget, parse_budget(flags.budget));
   ADAMK_TRY(const DagFile dag, read_dag(flags.dag));
   ADAMK_TRY(const Space space, make_space(dag.deployment));
@@ -190,14 +194,86 @@ Result<Plan> plan_in(TuningDb& database, const std::string& hash) {
   return plan_from_json(plan);
 }
 
-Result<void> run_eval(const SearchFlags& flags, const CommonOptions& options) {
-  ADAMK_TRY(const DagFile dag, read_dag(flags.dag));
+// ---- eval --device emulated: the gate without a GPU. Nothing is recorded: a database holds what was measured or predicted.
+
+Json emulated_to_json(const Plan& plan, const Evaluation& evaluation, const Evaluator& evaluator) {
+  const auto count = [&](const char* name) {
+    const auto found = evaluation.counters.find(fmt::format("emulator.{}", name));
+    return found == evaluation.counters.end() ? Json() : Json(static_cast<std::uint64_t>(found->second));
+  };
+  return Json{{"plan_hash", plan.hash()},
+              {"status", to_string(evaluation.status)},
+              {"message", evaluation.message},
+              {"method", to_string(Method::emulated)},
+              {"device", evaluator.device().name},
+              {"verified", evaluation.status == Status::ok},
+              {"certificate", evaluation.verdict.certificate},
+              {"positions", evaluation.verdict.positions},
+              {"tokens", evaluation.verdict.tokens},
+              {"error", evaluation.verdict.checked ? Json(evaluation.verdict.max_error) : Json()},
+              {"tolerance", evaluation.verdict.checked ? Json(evaluation.verdict.tolerance) : Json()},
+              {"launches", count("launches")},
+              {"warp_instructions", count("warp_instructions")},
+              {"races", count("races")},
+              {"isolation", isolation_to_json(evaluator)},
+              {"plan", plan_to_json(plan)}};
+}
+
+Cell count_cell(const Json& value) { return value.is_null() ? Cell() : Cell(value.get<std::int64_t>()); }
+
+Result<void> print_emulated(const Json& listed, const std::vector<Plan>& plans, const CommonOptions& options) {
+  if (options.json) return print_json(listed);
+  Table table{{{"plan"}, {"status"}, {"tokens", true}, {"error", true}, {"tolerance", true}, {"launches", true},
+               {"warp instructions", true}, {"races", true}, {"device"}, {"what"}}, {}};
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Json& row = listed[i];
+    const auto error = [&row](const char* key) { return row[key].is_null() ? Cell() : Cell(row[key].get<double>(), 6); };
+    table.rows.push_back({row["plan_hash"].get<std::string>().substr(0, 12), row["status"].get<std::string>(), row["tokens"].get<int>(),
+                          error("error"), error("tolerance"), count_cell(row["launches"]), count_cell(row["warp_instructions"]),
+                          count_cell(row["races"]), row["device"].get<std::string>(), views::plan_text(plans[i])});
+  }
+  return print_table(table, TableFormat::text, options);
+}
+
+Result<void> check_emulated(const SearchFlags& flags, const DagFile& dag, const std::vector<Plan>& plans, const CommonOptions& options) {
+  ADAMK_TRY(const Bench bench, make_bench(flags, dag, options));
+  const std::atomic<bool>& interrupted = catch_interrupts();
+  std::vector<std::optional<Evaluation>> evaluations(plans.size());
+  const auto finished = [&](std::size_t i, const Evaluation& evaluation) -> Result<void> {
+    evaluations[i] = evaluation;
+    return {};
+  };
+  ADAMK_CHECK(bench.evaluator->evaluate(dag.deployment, plans, finished, [&] { return interrupted.load(); }));
+  Json listed = Json::array();
+  std::vector<Plan> reached;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!evaluations[i]) continue;
+    listed.push_back(emulated_to_json(plans[i], *evaluations[i], *bench.evaluator));
+    reached.push_back(plans[i]);
+  }
+  ADAMK_CHECK(print_emulated(listed, reached, options));
+  if (reached.size() < plans.size())
+    return fail(Errc::interrupted, "stopped after {} of {} plans", reached.size(), plans.size());
+  for (const Json& row : listed)
+    if (row["status"] != to_string(Status::ok))
+      return fail(Errc::check_failed, "plan {}: {}: {}", row["plan_hash"].get<std::string>(), row["status"].get<std::string>(),
+                  row["message"].get<std::string>());
+  return {};
+}
+
+/// Plan files are read before the database is touched; each plan once.
+Result<std::vector<Plan>> stated_plans(const SearchFlags& flags, std::unique_ptr<TuningDb>& database, const CommonOptions& options) {
   std::map<std::string, Plan> from_files;
   for (const std::string& text : flags.plans) {
-    if (is_hash(text)) continue;
-    ADAMK_TRY(from_files[text], read_plan(text));
+    if (!is_hash(text)) {
+      ADAMK_TRY(from_files[text], read_plan(text));
+    } else if (flags.database.empty()) {
+      return fail(Errc::bad_input, "{}: hashes are looked up in a database: give --db", text);
+    }
   }
-  ADAMK_TRY(const auto database, TuningDb::open(flags.database));
+  if (!flags.database.empty()) {
+    ADAMK_TRY(database, TuningDb::open(flags.database, flags.device.emulated ? TuningDb::Mode::read_only : TuningDb::Mode::create));
+  }
   std::vector<Plan> plans;
   std::set<std::string> hashes;
   for (const std::string& text : flags.plans) {
@@ -205,6 +281,16 @@ Result<void> run_eval(const SearchFlags& flags, const CommonOptions& options) {
     if (hashes.insert(plan.hash()).second) plans.push_back(std::move(plan));
     else note(options, fmt::format("{}: the same plan as one before it; it is tried once", text));
   }
+  return plans;
+}
+
+Result<void> run_eval(const SearchFlags& flags, const CommonOptions& options) {
+  if (flags.simulate) ADAMK_CHECK(refuse_emulated(flags.device, "--simulate runs nothing"));
+  if (flags.database.empty() && !flags.device.emulated) return fail(Errc::bad_input, "--db is required (only --device emulated records nothing)");
+  ADAMK_TRY(const DagFile dag, read_dag(flags.dag));
+  std::unique_ptr<TuningDb> database;
+  ADAMK_TRY(const std::vector<Plan> plans, stated_plans(flags, database, options));
+  if (flags.device.emulated) return check_emulated(flags, dag, plans, options);
   ADAMK_TRY(const Bench bench, make_bench(flags, dag, options));
   Watch watch(options, static_cast<std::int64_t>(plans.size()), std::nullopt);
   ADAMK_TRY(const SearchOutcome outcome, run_plans(dag.deployment, plans, *bench.evaluator, *database,
@@ -251,13 +337,13 @@ Result<void> run_probe(const ProbeFlags& flags, const CommonOptions& options) {
 
 void add_common(CLI::App& app, SearchFlags& flags) {
   app.add_option("dag", flags.dag, "DAG file that adamk-dag build wrote")->required();
-  app.add_option("--db", flags.database, "Tuning database; made when missing")->required();
+  app.add_option("--db", flags.database, "Tuning database; made when missing");
   app.add_flag("--simulate", flags.simulate, "Ask the cost model instead of a GPU; nothing is compiled or run");
   app.add_option("--seed", flags.seed, "Of every random choice")
       ->check(CLI::Range(std::uint64_t{0}, largest_seed))
       ->capture_default_str();
   add_weights_flags(app, flags.weights);
-  app.add_option("--device", flags.device, "Index of the GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
+  add_device_flag(app, flags.device);
   app.add_option("--compile-workers", flags.compile_workers, "Compilations at once (default: half of the cores, at most 8)")
       ->check(CLI::PositiveNumber);
   app.add_flag("--no-isolation", flags.no_isolation,
@@ -277,6 +363,7 @@ void add_run(Command& command, SearchFlags& flags) {
   CLI::App& run = command.add("run", "Search for the fastest plan of a deployment.",
                               [&] { return run_run(flags, command.options()); });
   add_common(run, flags);
+  run.get_option("--db")->required();
   run.add_option("--budget", flags.budget, "Plans to try (200) or time to spend (60s, 2m, 1h)")->capture_default_str();
   std::set<std::string> names;
   for (const StrategyInfo& strategy : strategies()) names.emplace(strategy.name);

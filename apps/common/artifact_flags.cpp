@@ -7,7 +7,7 @@ namespace adamk {
 void add_artifact_flags(CLI::App& app, ArtifactFlags& flags) {
   app.add_option("artifact", flags.folder, "Folder that adamk-export wrote")->required();
   add_weights_flags(app, flags.weights);
-  app.add_option("--device", flags.device, "Index of the GPU")->capture_default_str();
+  add_device_flag(app, flags.device);
   app.add_flag("--skip-weight-hashes", flags.skip_weight_hashes, "Check the large files by their size only");
 }
 

@@ -15,6 +15,7 @@
 #include "adamk/runtime/artifact.h"
 #include "adamk/runtime/decoder.h"
 #include "common/command.h"
+#include "common/device_choice.h"
 #include "common/weights_flags.h"
 
 namespace adamk {
@@ -22,7 +23,7 @@ namespace adamk {
 struct ArtifactFlags {
   std::string folder;
   WeightsFlags weights;
-  int device = 0;
+  DeviceChoice device;
   bool skip_weight_hashes = false;
 
   ArtifactChecks checks() const { return skip_weight_hashes ? ArtifactChecks::skip_weights : ArtifactChecks::all; }

@@ -7,6 +7,7 @@
 #include "adamk/codegen/kernel.h"
 #include "adamk/dag/tile_dag.h"
 #include "adamk/dag/validator.h"
+#include "adamk/profile/emulated_device.h"
 
 namespace adamk {
 namespace {
@@ -106,7 +107,7 @@ PreparedCandidate CompilePool::compile(std::size_t i, const std::string& source_
   const std::string image_file = fmt::format("{}/{}.image", compiler.folder, schedules_[i]->plan.hash());
   const Json request = {{"do", "compile"},
                         {"source_file", source_file},
-                        {"arch", deployment_.target.arch()},
+                        {"arch", options_.ptx ? ptx_arch(deployment_.target) : deployment_.target.arch()},
                         {"image_file", image_file}};
   const Reply reply = worker->ask(request, options_.deadline_seconds, [this] {
     const std::lock_guard lock(mutex_);

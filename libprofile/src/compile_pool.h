@@ -32,6 +32,7 @@ class CompilePool {
   struct Options {
     std::vector<std::string> command;   // of a worker
     bool isolate = true;
+    bool ptx = false;                   // for the emulator, instead of machine code
     int workers = 1;
     double deadline_seconds = 180;
     std::filesystem::path folder;       // for sources, and folders the workers write images to

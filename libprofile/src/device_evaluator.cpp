@@ -59,7 +59,12 @@ Result<std::vector<std::string>> own_command() {
 
 int default_workers() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 8); }
 
-bool is_watchdog(const Error& error) { return error.message.find("watchdog") != std::string::npos; }
+/// Of an error of the device. The emulated one names what it found first.
+Status status_of(const Error& error) {
+  const std::string_view message = error.message;
+  if (message.starts_with("data race")) return Status::wrong_result;
+  return message.starts_with("deadlock") || message.find("watchdog") != std::string_view::npos ? Status::timeout : Status::crashed;
+}
 
 }  // namespace
 
@@ -100,7 +105,9 @@ Result<void> DeviceEvaluator::State::start_worker() {
   ADAMK_TRY(const std::string folder, make_worker_folder(scratch.path(), "gpu"));
   ADAMK_TRY(WorkerProcess started, WorkerProcess::start(worker_command(options.worker_command, folder, options.isolate)));
   worker = std::move(started);
-  ADAMK_TRY(const Json answer, must({{"do", "device"}, {"device", options.device}}, device_seconds, "opening the GPU"));
+  Json request{{"do", "device"}, {"device", options.device}};
+  if (options.emulation) request["emulation"] = emulation_to_json(*options.emulation);
+  ADAMK_TRY(const Json answer, must(request, device_seconds, options.emulation ? "opening the emulated device" : "opening the GPU"));
   const JsonView view(answer, "worker");
   ADAMK_TRY(const JsonView identity_view, view.at("identity"));
   ADAMK_TRY(identity, identity_from_json(identity_view));
@@ -149,8 +156,7 @@ Step DeviceEvaluator::State::step(const Json& request, double seconds, const cha
     return tl::unexpected(StepFailure{Status::infeasible, error.message});
   }
   check_health();
-  return tl::unexpected(StepFailure{is_watchdog(error) ? Status::timeout : Status::crashed,
-                                    fmt::format("{}: {}", doing, error.message)});
+  return tl::unexpected(StepFailure{status_of(error), fmt::format("{}: {}", doing, error.message)});
 }
 
 /// After an error on the GPU: an error that stays with the context would spoil every later candidate.
@@ -168,7 +174,11 @@ void DeviceEvaluator::State::run(const Plan& plan, const CompiledCandidate& comp
                            options.deadlines.load, "loading");
   if (!loaded) return ended(loaded.error().status, loaded.error().message);
 
-  const Step verified = step({{"do", "verify"}}, options.deadlines.verify, "verifying");
+  const Step verified = step({{"do", "verify"}}, options.emulation ? options.deadlines.emulate : options.deadlines.verify, "verifying");
+  if (options.emulation) {
+    const Step counted = step({{"do", "emulation"}}, health_seconds, "counting");
+    if (counted) evaluation.counters = counters_from_json(*counted);
+  }
   if (!verified) return ended(verified.error().status, verified.error().message);
   const Json& answer = *verified;
   if (!answer.contains("verdict") || !answer.contains("passed")) return ended(Status::crashed, "verifying: no verdict");
@@ -177,6 +187,7 @@ void DeviceEvaluator::State::run(const Plan& plan, const CompiledCandidate& comp
   verdict->certificate = evaluation.verdict.certificate;
   evaluation.verdict = std::move(*verdict);
   if (answer["passed"] != true) return ended(Status::wrong_result, answer.value("message", "wrong result"));
+  if (options.emulation) return;   // it has no time
 
   const Step measured = step({{"do", "time"}, {"timing", timing_options_to_json(options.timing)}}, options.deadlines.time, "timing");
   if (!measured) return ended(measured.error().status, measured.error().message);
@@ -249,8 +260,8 @@ Result<void> DeviceEvaluator::evaluate(const Deployment& deployment, std::span<c
 
   std::vector<const Schedule*> schedules;
   for (const Feasible& candidate : feasible) schedules.push_back(&candidate.schedule);
-  CompilePool pool({state.options.worker_command, state.options.isolate, state.options.compile_workers, state.options.deadlines.compile,
-                    state.scratch.path()},
+  CompilePool pool({state.options.worker_command, state.options.isolate, state.options.emulation.has_value(),
+                    state.options.compile_workers, state.options.deadlines.compile, state.scratch.path()},
                    deployment, schedules);
   for (std::size_t i = 0; i < feasible.size(); ++i) {
     if (stopped()) return {};

@@ -13,7 +13,43 @@
 namespace adamk {
 namespace {
 
-constexpr std::size_t kMostWaits = 12;         // in a message; the report has all
+constexpr std::size_t kMostWaits = 12, kMostRaces = 3;   // in a message; the report has all
+
+std::string describe_access(const EmulatorRace::Access& access, const EmulationNames& names) {
+  const auto line = names.lines.find(access.line);
+  std::string text = fmt::format("SM {}, warp {}, lane {}", access.block, access.warp, access.lane);
+  if (line != names.lines.end()) {
+    text += fmt::format(", role {}", line->second.role);
+    if (!line->second.stage.empty()) text += fmt::format(", stage {}", line->second.stage);
+    text += fmt::format(": {} in", line->second.opcode);
+  } else {
+    text += ":";
+  }
+  return text + fmt::format(" PTX line {}{}", access.line, access.async ? ", by an asynchronous copy" : "");
+}
+
+std::string describe_race(const EmulatorRace& race, const EmulationNames& names) {
+  std::string address = fmt::format("{} {:#x}", race.shared ? "shared" : "global", race.address);
+  for (const auto& [name, begin] : names.buffers) {
+    if (race.shared || begin == 0 || race.address < begin || (race.address ^ begin) >> EmulatedMemory::slot_shift != 0) continue;
+    address = fmt::format("{} + {:#x} ({})", name, race.address - begin, address);
+    break;
+  }
+  return fmt::format("{} at {}\n  {}\n  is not ordered after\n  {}", race.kind, address, describe_access(race.second, names),
+                     describe_access(race.first, names));
+}
+
+/// The allocations that a kernel of ours is given.
+std::vector<std::pair<std::string, DeviceAddress>> buffers_of(std::span<const std::byte> params) {
+  AdamkKernelParams given{};
+  if (params.size() != sizeof given) return {};
+  std::memcpy(&given, params.data(), sizeof given);
+  const auto at = [](const volatile void* pointer) { return reinterpret_cast<DeviceAddress>(pointer); };
+  return {{"weights", at(given.weights)}, {"small tensors", at(given.small_tensors)}, {"embedding", at(given.embedding)},
+          {"rope", at(given.rope)},       {"KV", at(given.kv)},                       {"workspace", at(given.workspace)},
+          {"given", at(given.given)},     {"tokens", at(given.tokens)},               {"logits", at(given.logits)},
+          {"report", at(given.report)}};
+}
 
 /// Arguments of give_up(params, since, kind, {role, stage, layer, step}, expected, seen) as the report the watchdog would write.
 std::string describe_wait(const EmulatorWait& wait) {
@@ -70,9 +106,9 @@ class Emulated : public EmulatedDevice {
     if (text.starts_with("\x7f" "ELF"))
       return fail(Errc::bad_input, "the emulated device runs PTX, but the kernel is machine code; compile it for compute_{}", target_.sm);
     while (text.ends_with('\0')) text.remove_suffix(1);
-    ADAMK_TRY(const PtxModule module, parse_ptx(text));
+    ADAMK_TRY(PtxModule module, parse_ptx(text));
     ADAMK_TRY(EmulatedKernel kernel, EmulatedKernel::make(module, entry));
-    kernels_.push_back(std::make_unique<EmulatedKernel>(std::move(kernel)));
+    kernels_.push_back(std::make_unique<Loaded>(Loaded{std::move(kernel), std::move(module)}));
     return KernelHandle{kernels_.back().get(), kernels_.back().get()};
   }
   void unload(KernelHandle kernel) override {
@@ -103,13 +139,17 @@ class Emulated : public EmulatedDevice {
     EmulatorOptions options;
     options.seed = options_.seed + 0x9e3779b97f4a7c15ull * summary_.launches;
     options.detect_races = options_.detect_races;
+    options.most_instructions = options_.most_instructions;
     options.watchdog = kernel_watchdog;
     const auto begin = std::chrono::steady_clock::now();
-    ADAMK_TRY(report_, static_cast<EmulatedKernel*>(kernel.function)->run(memory_, launch, options));
+    const Loaded& loaded = *static_cast<const Loaded*>(kernel.function);
+    ADAMK_TRY(report_, loaded.kernel.run(memory_, launch, options));
     summary_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     ++summary_.launches;
     summary_.warp_instructions += report_.warp_instructions;
+    summary_.races += report_.races.size();
     failure_ = describe_emulation(report_);
+    if (!report_.races.empty()) failure_ = describe_emulation(report_, {list_lines(loaded.module), buffers_of(params)});
     return {};
   }
   Result<void> synchronize() override {
@@ -124,6 +164,10 @@ class Emulated : public EmulatedDevice {
   const EmulatorReport& report() const override { return report_; }
 
  private:
+  struct Loaded {
+    EmulatedKernel kernel;
+    PtxModule module;
+  };
   struct Mapped {
     std::unique_ptr<std::uint8_t[]> host;
     DeviceAddress device = 0;
@@ -133,7 +177,7 @@ class Emulated : public EmulatedDevice {
   DeviceInfo info_;
   EmulatedMemory memory_;
   std::map<void*, Mapped> mapped_;
-  std::vector<std::unique_ptr<EmulatedKernel>> kernels_;
+  std::vector<std::unique_ptr<Loaded>> kernels_;
   EmulatorReport report_;
   EmulationSummary summary_;
   std::string failure_;   // of an earlier launch: nothing runs after it
@@ -145,7 +189,9 @@ std::unique_ptr<EmulatedDevice> EmulatedDevice::make(const Target& target, const
   return std::make_unique<Emulated>(target, options);
 }
 
-std::string describe_emulation(const EmulatorReport& report) {
+std::string ptx_arch(const Target& target) { return "compute_" + target.arch().substr(std::string_view("sm_").size()); }
+
+std::string describe_emulation(const EmulatorReport& report, const EmulationNames& names) {
   if (!report.error.empty()) return report.error;
   if (!report.deadlock.empty()) {
     std::string text = fmt::format("deadlock: {} waits can never end", report.deadlock.size());
@@ -154,8 +200,9 @@ std::string describe_emulation(const EmulatorReport& report) {
     return text;
   }
   if (!report.races.empty()) {
-    std::string text = fmt::format("data race: {}", report.races.front());
-    if (report.races.size() > 1) text += fmt::format(" (and {} more)", report.races.size() - 1);
+    std::string text = fmt::format("data race: {}", describe_race(report.races.front(), names));
+    for (std::size_t i = 1; i < std::min(report.races.size(), kMostRaces); ++i) text += "\nand " + describe_race(report.races[i], names);
+    if (report.races.size() > kMostRaces) text += fmt::format("\nand {} more", report.races.size() - kMostRaces);
     return text;
   }
   return report.completed ? "" : "the kernel did not complete";

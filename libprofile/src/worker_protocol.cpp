@@ -33,6 +33,16 @@ Result<std::string> text(const JsonView& view, const char* key) {
   ADAMK_TRY(const JsonView member, view.at(key));
   return member.text();
 }
+/// As text: JSON numbers of other writers stop at 2^53.
+Result<std::uint64_t> seed(const JsonView& view, const char* key) {
+  ADAMK_TRY(const std::string digits, text(view, key));
+  std::uint64_t value = 0;
+  for (const char c : digits) {
+    if (c < '0' || c > '9') return tl::unexpected(view.error(Errc::bad_input, fmt::format("{} is no number", key)));
+    value = value * 10 + static_cast<std::uint64_t>(c - '0');
+  }
+  return value;
+}
 
 }  // namespace
 
@@ -130,7 +140,6 @@ Result<TimingOptions> timing_options_from_json(const JsonView& view) {
 }
 
 Json weights_source_to_json(const WeightsSource& source) {
-  // The seed as text: JSON numbers of other writers stop at 2^53.
   if (source.random_seed) return {{"random_seed", std::to_string(*source.random_seed)}};
   return {{"folder", source.folder.string()}};
 }
@@ -138,18 +147,31 @@ Json weights_source_to_json(const WeightsSource& source) {
 Result<WeightsSource> weights_source_from_json(const JsonView& view) {
   WeightsSource source;
   if (view.has("random_seed")) {
-    ADAMK_TRY(const std::string seed, text(view, "random_seed"));
-    std::uint64_t value = 0;
-    for (char c : seed) {
-      if (c < '0' || c > '9') return tl::unexpected(view.error(Errc::bad_input, "random_seed is no number"));
-      value = value * 10 + static_cast<std::uint64_t>(c - '0');
-    }
-    source.random_seed = value;
+    ADAMK_TRY(source.random_seed, seed(view, "random_seed"));
   } else {
     ADAMK_TRY(const std::string folder, text(view, "folder"));
     source.folder = folder;
   }
   return source;
+}
+
+Json emulation_to_json(const Emulation& emulation) {
+  return {{"target", target_to_json(emulation.target)}, {"seed", std::to_string(emulation.seed)}};
+}
+
+Result<Emulation> emulation_from_json(const JsonView& view) {
+  Emulation emulation;
+  ADAMK_TRY(const JsonView target, view.at("target"));
+  ADAMK_TRY(emulation.target, target_from_json(target));
+  ADAMK_TRY(emulation.seed, seed(view, "seed"));
+  return emulation;
+}
+
+std::map<std::string, double> counters_from_json(const Json& counters) {
+  std::map<std::string, double> read;
+  for (const auto& [name, value] : counters.items())
+    if (value.is_number()) read[name] = value.get<double>();
+  return read;
 }
 
 Json compiled_to_json(const CompiledCandidate& c) {

@@ -2,6 +2,7 @@
 // {"ok": false, "code": "machine", "message": ...}.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "adamk/base/json.h"
@@ -26,6 +27,12 @@ Result<TimingOptions> timing_options_from_json(const JsonView& view);
 
 Json weights_source_to_json(const WeightsSource& source);
 Result<WeightsSource> weights_source_from_json(const JsonView& view);
+
+Json emulation_to_json(const Emulation& emulation);
+Result<Emulation> emulation_from_json(const JsonView& view);
+
+/// Evaluation::counters; what is no number is left out.
+std::map<std::string, double> counters_from_json(const Json& counters);
 
 /// What compiling one candidate gave.
 struct CompiledCandidate {

@@ -11,6 +11,7 @@
 #include "adamk/codegen/kernel.h"
 #include "adamk/codegen/packer.h"
 #include "adamk/profile/cupti.h"
+#include "adamk/profile/emulated_device.h"
 #include "adamk/profile/probe.h"
 #include "gate.h"
 #include "worker_protocol.h"
@@ -99,6 +100,8 @@ struct WorkerSession::State {
   std::string isolation;
   // In the order they must outlive each other.
   std::unique_ptr<Device> device;
+  std::optional<Emulation> emulation;
+  EmulatedDevice* emulated = nullptr;   // `device`, when it is one
   std::optional<Deployment> deployment;
   std::optional<Weights> weights;
   std::optional<ReferenceLogits> reference;
@@ -117,12 +120,14 @@ struct WorkerSession::State {
   std::vector<CheckedLaunch> launches;   // every candidate is checked with
 
   Result<Json> open_device(const JsonView& request);
+  void open_emulated();
   Result<Json> open_weights(const JsonView& request);
   Result<Json> make_reference(const JsonView& request);
   Result<Json> load(const JsonView& request);
   Result<Json> verify();
   Result<Json> time(const JsonView& request);
   Result<Json> health();
+  Result<Json> count_emulation();
   Result<std::shared_ptr<Decoder::DeviceWeights>> device_weights(const Schedule& schedule);
   Result<void> need(bool there, const char* what) const {
     if (there) return {};
@@ -130,7 +135,27 @@ struct WorkerSession::State {
   }
 };
 
+/// A new one for each candidate: its memory was never written, no earlier failure stays with it, and the interleavings do not
+/// depend on what was tried before.
+void WorkerSession::State::open_emulated() {
+  decoder.reset();
+  packed.clear();
+  auto made = EmulatedDevice::make(emulation->target, {.seed = emulation->seed});
+  emulated = made.get();
+  device = std::move(made);
+}
+
 Result<Json> WorkerSession::State::open_device(const JsonView& request) {
+  if (request.has("emulation")) {
+    ADAMK_TRY(const JsonView wanted, request.at("emulation"));
+    ADAMK_TRY(emulation, emulation_from_json(wanted));
+    open_emulated();
+    ADAMK_TRY(DeviceIdentity identity, device_identity(device->info()));
+    identity.driver.clear();
+    return Json{{"identity", identity_to_json(identity)},
+                {"method", std::string(to_string(Method::emulated))},
+                {"isolation", isolation}};
+  }
   ADAMK_TRY(const JsonView index, request.at("device"));
   ADAMK_TRY(const std::int64_t number, index.integer(0, 1024));
   ADAMK_TRY(device, open_cuda_device(static_cast<int>(number)));
@@ -220,6 +245,7 @@ Result<std::shared_ptr<Decoder::DeviceWeights>> WorkerSession::State::device_wei
 Result<Json> WorkerSession::State::load(const JsonView& request) {
   ADAMK_CHECK(need(weights.has_value(), "open the weights"));
   decoder.reset();   // before the next one is allocated
+  if (emulation) open_emulated();
   ADAMK_TRY(const JsonView plan_view, request.at("plan"));
   ADAMK_TRY(const Plan plan, plan_from_json(plan_view));
   ADAMK_TRY(const JsonView compiled_view, request.at("compiled"));
@@ -264,9 +290,19 @@ Result<Json> WorkerSession::State::time(const JsonView& request) {
 Result<Json> WorkerSession::State::health() {
   ADAMK_CHECK(need(device != nullptr, "open the device"));
   decoder.reset();   // after a watchdog it is unusable
+  if (emulation) return Json::object();   // the next candidate gets a device of its own
   ADAMK_TRY(ClockProbe probe, ClockProbe::create(*device));
   ADAMK_CHECK(probe.mhz());
   return Json::object();
+}
+
+Result<Json> WorkerSession::State::count_emulation() {
+  ADAMK_CHECK(need(emulated != nullptr, "open an emulated device"));
+  const EmulationSummary counted = emulated->summary();
+  return Json{{"emulator.launches", counted.launches},
+              {"emulator.warp_instructions", counted.warp_instructions},
+              {"emulator.races", counted.races},
+              {"emulator.seconds", counted.seconds}};
 }
 
 WorkerSession::WorkerSession(std::string isolation) : state_(std::make_unique<State>()) {
@@ -285,6 +321,7 @@ Result<Json> WorkerSession::answer(const Json& request) {
   if (what == "verify") return state_->verify();
   if (what == "time") return state_->time(view);
   if (what == "health") return state_->health();
+  if (what == "emulation") return state_->count_emulation();
   return fail(Errc::bad_input, "the worker does not know how to '{}'", what);
 }
 

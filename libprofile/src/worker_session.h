@@ -16,13 +16,14 @@ class WorkerSession {
   ~WorkerSession();
   /// Requests, by "do":
   ///   compile    source_file, arch, image_file           -> CompiledCandidate
-  ///   device     device                                  -> {identity, method, isolation}
+  ///   device     device, or emulation                    -> {identity, method, isolation}
   ///   open       deployment, weights, seed               -> {}
   ///   reference  positions                               -> {}
   ///   load       plan, compiled                          -> {}
   ///   verify                                             -> {passed, message, verdict}
   ///   time       timing                                  -> TimedCandidate
   ///   health                                             -> {}      fails when the GPU context is no longer usable
+  ///   emulation                                          -> Evaluation::counters of the candidate loaded last
   Result<Json> answer(const Json& request);
 
  private:

@@ -133,13 +133,9 @@ EmulatorReport Machine::run() {
   report_.completed = !failed_ && all_done;
   if (races_) {
     for (const Race& race : races_->races()) {
-      const auto who = [&](int block, int warp, int lane, int line, bool async) {
-        return fmt::format("block {}, warp {}, lane {} (PTX line {}{})", block, warp % warps_per_block_, lane, line,
-                           async ? ", asynchronous copy" : "");
-      };
-      report_.races.push_back(fmt::format(
-          "{}: {} of {} {:#x} is not ordered after {}", race.kind, who(race.second_block, race.second_warp, race.second_lane, race.second_line, race.second_async),
-          race.shared ? "shared" : "global", race.address, who(race.first_block, race.first_warp, race.first_lane, race.first_line, race.first_async)));
+      report_.races.push_back({race.kind, race.address, race.shared,
+                               {race.first_block, race.first_warp % warps_per_block_, race.first_lane, race.first_line, race.first_async},
+                               {race.second_block, race.second_warp % warps_per_block_, race.second_lane, race.second_line, race.second_async}});
     }
   }
   return std::move(report_);

@@ -82,7 +82,7 @@ TEST(Emulator, ReleaseAndAcquireOrderAMessageAndTheirAbsenceIsARace) {
   for (std::uint64_t seed = 1; seed < 6; ++seed) {
     const Outcome sound = run(message(release, acquire), 2, 32, 64, seed);
     EXPECT_TRUE(sound.report.completed) << sound.report.error;
-    EXPECT_TRUE(sound.report.races.empty()) << sound.report.races.front();
+    EXPECT_TRUE(sound.report.races.empty()) << sound.report.races.front().kind;
     EXPECT_EQ(sound.words[2], 42u);
     EXPECT_FALSE(run(message(relaxed, acquire), 2, 32, 64, seed).report.races.empty());
     EXPECT_FALSE(run(message(release, weak), 2, 32, 64, seed).report.races.empty());
@@ -106,7 +106,7 @@ TEST(Emulator, ALaneHandsOnOnlyWhatItsWarpHasSynchronised) {
   };
   const Outcome sound = run(body("bar.warp.sync -1;"), 1, 64);
   EXPECT_TRUE(sound.report.completed) << sound.report.error;
-  EXPECT_TRUE(sound.report.races.empty()) << sound.report.races.front();
+  EXPECT_TRUE(sound.report.races.empty()) << sound.report.races.front().kind;
   EXPECT_FALSE(run(body(""), 1, 64).report.races.empty());
 }
 

@@ -22,7 +22,7 @@ constexpr std::array kStatuses{std::pair{Status::ok, "ok"},
                                std::pair{Status::timeout, "timeout"},
                                std::pair{Status::crashed, "crashed"}};
 constexpr std::array kMethods{std::pair{Method::simulated, "simulated"}, std::pair{Method::cupti, "cupti"},
-                              std::pair{Method::events, "events"}};
+                              std::pair{Method::events, "events"}, std::pair{Method::emulated, "emulated"}};
 
 template <class Enum, class Names>
 Result<Enum> parse(const Names& names, std::string_view text, std::string_view what) {

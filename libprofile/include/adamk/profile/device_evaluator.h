@@ -1,4 +1,4 @@
-// DeviceEvaluator: tries plans on a GPU. This process never opens the GPU: candidates are compiled by a few worker processes
+// DeviceEvaluator: tries plans on a GPU, or checks them on an emulated one. This process never opens the GPU: candidates are compiled by a few worker processes
 // ahead of time and run, one after the other, by one worker that owns the GPU and the weights. A worker that crashes, hangs or
 // leaves the GPU unusable is killed and started again; that costs one candidate. Workers can write to a scratch folder of their
 // own and little else (docs/isolation.md).
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "adamk/base/result.h"
+#include "adamk/dag/target.h"
 #include "adamk/profile/timing.h"
 #include "adamk/runtime/device.h"
 #include "adamk/search/evaluator.h"
@@ -33,11 +34,19 @@ struct Deadlines {
   double compile = 180;
   double load = 180;        // packing, when the layout is new, and uploading
   double verify = 180;
+  double emulate = 7200;    // verifying on an emulated device
   double time = 60;
+};
+
+/// An emulated device instead of a GPU: candidates are compiled to PTX and checked (results, races, deadlocks), not timed.
+struct Emulation {
+  Target target;
+  std::uint64_t seed = 1;                               // of the interleavings
 };
 
 struct DeviceEvaluatorOptions {
   int device = 0;
+  std::optional<Emulation> emulation;                   // set: `device` is not looked at
   WeightsSource weights;
   std::vector<std::int64_t> positions = {0, 64, 255};   // whose logits are compared; those outside the context are left out
   std::uint64_t input_seed = 1;                         // of tokens and KV fill

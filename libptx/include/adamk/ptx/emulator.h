@@ -74,11 +74,24 @@ struct EmulatorWait {
   std::vector<std::uint32_t> arguments;    // of the watchdog, 4-byte words in order of its parameters; empty when it was not called
 };
 
+/// Two accesses to one address that nothing orders.
+struct EmulatorRace {
+  struct Access {
+    int block = 0, warp = 0, lane = 0;     // the warp within its block
+    int line = 0;                          // of the PTX
+    bool async = false;                    // by a copy that the lane started there
+  };
+  std::string kind;                        // "read after write", ...
+  std::uint64_t address = 0;               // of device memory, or an offset in the block's shared memory
+  bool shared = false;
+  Access first, second;                    // as they came
+};
+
 struct EmulatorReport {
   bool completed = false;                  // every thread left the kernel in good order
   std::string error;                       // the first fault: out of bounds, never written, misuse of an instruction
   std::vector<EmulatorWait> deadlock;      // who waits, when nothing moves
-  std::vector<std::string> races;
+  std::vector<EmulatorRace> races;
   std::uint64_t warp_instructions = 0;
   std::uint64_t switches = 0;              // from one warp to another
 };

@@ -32,8 +32,9 @@ enum class Status {
 std::string_view to_string(Status status);
 Result<Status> parse_status(std::string_view text);
 
-/// Where the figures come from; records of different methods are never compared.
-enum class Method { simulated, cupti, events };
+/// Where the figures come from; records of different methods are never compared. `emulated`: there are none, the kernel was
+/// only checked; such evaluations are not recorded.
+enum class Method { simulated, cupti, events, emulated };
 
 std::string_view to_string(Method method);
 Result<Method> parse_method(std::string_view text);
@@ -93,7 +94,7 @@ struct Evaluation {
   Verdict verdict;
   KernelResources resources;
   Conditions conditions;
-  std::map<std::string, double> counters;   // by CUPTI metric name; empty unless collected
+  std::map<std::string, double> counters;   // by CUPTI metric name, or emulator.NAME; empty unless collected
   std::int64_t record = 0;                  // its number in Records when it came from there; 0: fresh
 
   /// The figure candidates are ranked by; NaN without samples.
