@@ -15,15 +15,19 @@
 
 namespace adamk::validation {
 
-using Ticks = std::vector<std::uint32_t>;
+/// Signed: what every machine can compare four at a time.
+using Tick = std::int32_t;
+using Ticks = std::vector<Tick>;
 
 inline void join(Ticks& into, const Ticks& from) {
-  for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], from[i]);
+  Tick* to = into.data();
+  const Tick* of = from.data();
+  for (std::size_t i = 0, n = into.size(); i < n; ++i) to[i] = of[i] > to[i] ? of[i] : to[i];
 }
 inline bool covers(const Ticks& a, const Ticks& b) {
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (a[i] < b[i]) return false;
-  return true;
+  int missing = 0;
+  for (std::size_t i = 0, n = a.size(); i < n; ++i) missing |= a[i] < b[i] ? 1 : 0;
+  return missing == 0;
 }
 
 struct Clock {

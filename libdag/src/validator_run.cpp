@@ -24,17 +24,18 @@ ProtocolRun::ProtocolRun(const Subject& subject)
     engines_.push_back(components_);
     if (b.copies > 0) components_ += 2 * b.buffers;   // a copy of the first lane and one of the others may be on their way
   }
+  lay_out_tensors();
+  gather_facts();
   all_.reserve(index(grid_ * per_sm_));
   for (int sm = 0; sm < grid_; ++sm) {
     for (std::size_t k = 0; k < p_.programs.size(); ++k) {
       const WarpProgram& program = p_.programs[k];
       for (int w = 0; w < program.warps; ++w) {
-        all_.emplace_back(Walk(dag_, program, shapes_[k], tasks_, sm, size_), sm, program.first_warp + w, &program);
+        all_.emplace_back(Walk(dag_, program, shapes_[k], tasks_, sm, size_), sm, program.first_warp + w, &program, &facts_[k]);
         all_.back().uses.assign(p_.uses.size(), 0);
       }
     }
   }
-  lay_out_tensors();
   count_adders();
   cache_.resize(index(grid_));
 }
@@ -174,19 +175,29 @@ void ProtocolRun::begin_launch(int launch, int first_step) {
   }
 }
 
-/// Every warp goes as far as it can, again and again.
+/// Every warp goes as far as it can, again and again; an SM at a time, which is kinder to the cache.
 void ProtocolRun::run_launch() {
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (Warp& w : all_) {
-      if (w.finished) continue;
-      while (w.walk.op() != nullptr && execute(w)) {
-        w.walk.next();
-        moved = true;
+  const auto go_on = [&](Warp& w) {
+    bool moved = false;
+    while (w.walk.op() != nullptr && execute(w)) {
+      w.walk.next();
+      moved = true;
+    }
+    if (!failed() && w.walk.op() == nullptr) finish(w);
+    return moved;
+  };
+  for (bool any = true; any;) {
+    any = false;
+    for (int sm = 0; sm < grid_; ++sm) {
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (int k = 0; k < per_sm_; ++k) {
+          Warp& w = all_[index(sm * per_sm_ + k)];
+          if (!w.finished) moved = go_on(w) || moved;
+          if (failed()) return;
+        }
+        any = any || moved;
       }
-      if (failed()) return;
-      if (w.walk.op() == nullptr) finish(w);
-      if (failed()) return;
     }
   }
   if (std::any_of(all_.begin(), all_.end(), [](const Warp& w) { return !w.finished; })) report_deadlock();
@@ -219,7 +230,7 @@ bool ProtocolRun::execute(Warp& w) {
     const std::size_t own = index(component(w.local, lane));
     if (takes_part(op, lane)) w.lanes[index(lane)].order[own] = w.lanes[index(lane)].memory[own] = w.now;
   }
-  const bool global = op.tensor >= 0 && crosses(op.tensor);
+  const bool global = w.fact().crosses;
   bool done = false;
   switch (op.kind) {
     case SyncKind::wait: done = wait(w, op, use); break;
@@ -248,25 +259,47 @@ bool ProtocolRun::execute(Warp& w) {
 
 Version ProtocolRun::version_here(const Warp& w) const { return {stage_of(w), w.walk.step(), w.walk.layer()}; }
 
+void ProtocolRun::gather_facts() {
+  for (const WarpProgram& program : p_.programs) {
+    std::vector<std::vector<OpFacts>> of_program;
+    for (const ProgramSection& section : program.sections) {
+      std::vector<OpFacts> of_section;
+      for (const SyncOp& op : section.ops) {
+        OpFacts facts;
+        if (op.tensor >= 0) {
+          const Storage& storage = storage_of(op.tensor);
+          facts.crosses = crosses(op.tensor);
+          facts.slotted = !facts.crosses && !tensor(op.tensor).appended && (op.use >= 0 || storage.by_warp);
+          for (const EdgeSet& edge : dag_.edges) {
+            if (edge.hazard == Hazard::raw && edge.tensor == op.tensor && edge.to == section.stage && edge.to_role == program.role)
+              facts.sources.push_back(&edge);
+          }
+          facts.keeps = writers_[index(op.tensor)] == std::set{std::pair(section.stage, program.role)};
+        }
+        of_section.push_back(std::move(facts));
+      }
+      of_program.push_back(std::move(of_section));
+    }
+    facts_.push_back(std::move(of_program));
+  }
+}
+
 /// By the DAG's read-after-write edges: the source that runs last before this read.
-std::optional<Version> ProtocolRun::needed_version(const Warp& w, int id) const {
-  const int stage = stage_of(w);
-  if (stage < 0) return {};
+std::optional<Version> ProtocolRun::needed_version(const Warp& w) const {
   const auto section = [&](int of) { return dag_.stages[index(of)].section; };
+  const Section here = section(stage_of(w));
   std::optional<Version> found;
-  for (const EdgeSet& edge : dag_.edges) {
-    if (edge.hazard != Hazard::raw || edge.tensor != id || edge.to != stage || edge.to_role != w.program->role) continue;
-    Version v{edge.from, w.walk.step() - edge.step_distance, -1};
-    if (section(edge.from) == Section::epilogue) v.layer = size_.layers;
-    if (section(edge.from) == Section::layer) {
-      v.layer = section(stage) == Section::layer ? w.walk.layer() - edge.layer_distance : size_.layers - 1;
+  for (const EdgeSet* edge : w.fact().sources) {
+    Version v{edge->from, w.walk.step() - edge->step_distance, -1};
+    if (section(edge->from) == Section::epilogue) v.layer = size_.layers;
+    if (section(edge->from) == Section::layer) {
+      v.layer = here == Section::layer ? w.walk.layer() - edge->layer_distance : size_.layers - 1;
       if (v.layer < 0) continue;   // before the first layer: another edge says
     }
     if (v.step < 0) continue;
     if (!found || std::pair(found->step, found->layer) < std::pair(v.step, v.layer)) found = v;
   }
-  // What a task keeps for itself in between.
-  if (!found && writers_[index(id)] == std::set{std::pair(stage, w.program->role)}) return version_here(w);
+  if (!found && w.fact().keeps) return version_here(w);
   return found;
 }
 

@@ -111,18 +111,14 @@ bool ProtocolRun::copy(Warp& w, const SyncOp& op, int use) {
     return deadlock(fmt::format("{} starts a copy for turn {} of {}, of which {} are complete", here(w), turn, barrier_name(w, op, use),
                                 b.turn));
   const int engine = engines_[index(op.barrier)] + 2 * buffer;
-  const Stamp landing = {w.local, engine, op.lanes == LaneSet::first ? engine : engine + 1, static_cast<std::uint32_t>(turn)};
-  for (const Region& region : regions(w, op, true)) {
-    const auto [first, last] = cells(w, op, use, region);
-    for (Cell* cell = first; cell != last; ++cell)
-      if (!overwrite(w, op, *cell, landing)) return false;
-  }
+  const Stamp landing = {w.local, engine, op.lanes == LaneSet::first ? engine : engine + 1, static_cast<Tick>(turn)};
+  if (!fill(w, op, use, landing)) return false;
   for (const int lane : {kFirst, kOthers}) {
     if (!takes_part(op, lane)) continue;
     join(b.pending.order, w.lanes[index(lane)].order);
     join(b.pending.memory, w.lanes[index(lane)].memory);
     const std::size_t at = index(engine + lane);
-    b.pending.order[at] = b.pending.memory[at] = static_cast<std::uint32_t>(turn);
+    b.pending.order[at] = b.pending.memory[at] = static_cast<Tick>(turn);
     ++b.copies;
   }
   b.arrived.push_back(landing);

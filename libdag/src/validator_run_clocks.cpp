@@ -26,7 +26,7 @@ Shared ProtocolRun::joined(const Shared& a, const Shared& b) {
 Outside ProtocolRun::outside_of(int sm, const Clock& known) {
   Cache& cache = cache_[index(sm)];
   key_.clear();
-  const auto heard_until = [](const std::vector<Heard>& heard, std::uint32_t at) {
+  const auto heard_until = [](const std::vector<Heard>& heard, Tick at) {
     std::size_t n = heard.size();
     while (n > 0 && heard[n - 1].at > at) --n;
     return n;
@@ -69,13 +69,13 @@ std::shared_ptr<const Knowledge> ProtocolRun::knowledge(const Warp& w, LaneSet l
 void ProtocolRun::add_knowledge(Ticks& into, const Knowledge& from, bool memory) const {
   join(into, memory ? *from.outside.memory : *from.outside.order);
   const Ticks& inside = memory ? from.inside.memory : from.inside.order;
-  std::uint32_t* own = into.data() + outside_index(from.sm, 0);
+  Tick* own = into.data() + outside_index(from.sm, 0);
   for (int c = 0; c < 2 * warps_; ++c) own[c] = std::max(own[c], inside[index(c)]);
 }
 
 void ProtocolRun::learn(Warp& w, int lane, const Shared& ticks, bool memory) {
   Ticks& known = memory ? w.lanes[index(lane)].memory : w.lanes[index(lane)].order;
-  const std::uint32_t* own = ticks->data() + outside_index(w.sm, 0);
+  const Tick* own = ticks->data() + outside_index(w.sm, 0);
   for (int c = 0; c < 2 * warps_; ++c) known[index(c)] = std::max(known[index(c)], own[c]);
   std::vector<Heard>& heard = (memory ? w.memory_heard : w.order_heard)[index(lane)];
   heard.push_back({w.now, heard.empty() ? ticks : joined(heard.back().ticks, ticks)});

@@ -63,7 +63,7 @@ bool ProtocolRun::take(Warp& w, const SyncOp& op, int use) {
   if (runs.empty()) return true;
   const bool polls = op.kind == SyncKind::poll;
   Exchanged& slot = exchanged(op, use);
-  const std::optional<Version> version = needed_version(w, op.tensor);
+  const std::optional<Version> version = needed_version(w);
   if (!version) return race(fmt::format("{} takes {}, which nothing has written for it", here(w), tensor(op.tensor).name));
   const std::uint32_t wanted = tag(w, op);
   const auto newer = [&](const Packet& packet) {

@@ -61,10 +61,32 @@ std::vector<Region> ProtocolRun::regions(const Warp& w, const SyncOp& op, bool w
 }
 
 /// The cells of a region on this warp's SM: its own part of a slot, all parts, or the stretches of what stays in place.
+template <class Visit>
+bool ProtocolRun::for_cells(const Warp& w, const SyncOp& op, int use, bool writes, Visit visit) {
+  const auto all = [&](std::pair<Cell*, Cell*> cells) {
+    for (Cell* cell = cells.first; cell != cells.second; ++cell)
+      if (!visit(*cell)) return false;
+    return true;
+  };
+  if (!w.fact().slotted) {
+    for (const Region& region : regions(w, op, writes))
+      if (!all(cells(w, op, use, region))) return false;
+    return true;
+  }
+  // A slot is touched by whoever declares anything in it.
+  const auto declares = [&](const TaskAt& task) {
+    const std::vector<Access>& accesses = writes ? task.range->writes : task.range->reads;
+    return std::any_of(accesses.begin(), accesses.end(), [&](const Access& access) { return access.region.tensor == op.tensor; });
+  };
+  const Tasks& tasks = w.walk.tasks();
+  const bool any = op.each == Each::stage ? std::any_of(tasks.begin(), tasks.end(), declares) : declares(tasks[index(w.walk.task())]);
+  return !any || all(cells(w, op, use, {}));
+}
+
 std::pair<Cell*, Cell*> ProtocolRun::cells(const Warp& w, const SyncOp& op, int use, const Region& region) {
   std::vector<Cell>& of_sm = cells_[index(w.sm)];
   const Storage& storage = storage_of(op.tensor);
-  if (op.use < 0 && !storage.by_warp) {
+  if (!w.fact().slotted) {
     const std::vector<std::int64_t>& cuts = cuts_[index(op.tensor)];
     const auto at = [&](std::int64_t element) { return std::lower_bound(cuts.begin(), cuts.end(), element) - cuts.begin(); };
     Cell* base = of_sm.data() + place_base_[index(op.tensor)];
@@ -80,32 +102,27 @@ std::pair<Cell*, Cell*> ProtocolRun::cells(const Warp& w, const SyncOp& op, int 
 
 bool ProtocolRun::read(Warp& w, const SyncOp& op, int use) {
   if (tensor(op.tensor).appended) return read_appended(w, op);
-  const std::optional<Version> version = needed_version(w, op.tensor);
+  const std::optional<Version> version = needed_version(w);
   if (!version) return race(fmt::format("{} reads {}, which nothing has written for it", here(w), tensor(op.tensor).name));
   const bool same_task = version->stage == stage_of(w) && op.each != Each::stage && op.use >= 0;
   const Stamp who = stamp(w, op);
-  for (const Region& region : regions(w, op, false)) {
-    const auto [first, last] = cells(w, op, use, region);
-    for (Cell* cell = first; cell != last; ++cell) {
-      const bool right = cell->tensor == op.tensor && cell->version == *version &&
-                         (!same_task || (cell->task == w.walk.tasks()[index(w.walk.task())].id() &&
-                                         cell->part == (op.each == Each::part ? w.walk.part() : 0)));
-      if (!right)
-        return race(fmt::format("{} reads {} and may find {}, but must find {}", here(w), tensor(op.tensor).name,
-                                cell->tensor == op.tensor || cell->tensor < 0 ? words(cell->version)
-                                                                              : words(cell->version) + " of " + tensor(cell->tensor).name,
-                                words(*version)));
-      for (const int lane : {kFirst, kOthers}) {
-        if (!takes_part(op, lane) || knows(w.lanes[index(lane)].memory, cell->write)) continue;
-        return race(fmt::format("{} reads {}, but nothing makes sure that {} by {} can be seen by {}", here(w),
-                                tensor(op.tensor).name, words(cell->version),
-                                cell->write.first >= 2 * warps_ ? "an asynchronous copy" : name_of(w.sm, cell->write.warp),
-                                lane == kFirst ? "its first lane" : "its other lanes"));
-      }
-      cell->reads.push_back(who);
+  return for_cells(w, op, use, false, [&](Cell& cell) {
+    const bool right = cell.tensor == op.tensor && cell.version == *version &&
+                       (!same_task || (cell.task == w.walk.tasks()[index(w.walk.task())].id() &&
+                                       cell.part == (op.each == Each::part ? w.walk.part() : 0)));
+    if (!right)
+      return race(fmt::format("{} reads {} and may find {}{}, but must find {}", here(w), tensor(op.tensor).name, words(cell.version),
+                              cell.tensor == op.tensor || cell.tensor < 0 ? "" : " of " + tensor(cell.tensor).name, words(*version)));
+    for (const int lane : {kFirst, kOthers}) {
+      if (!takes_part(op, lane) || knows(w.lanes[index(lane)].memory, cell.write)) continue;
+      return race(fmt::format("{} reads {}, but nothing makes sure that {} by {} can be seen by {}", here(w), tensor(op.tensor).name,
+                              words(cell.version),
+                              cell.write.first >= 2 * warps_ ? "an asynchronous copy" : name_of(w.sm, cell.write.warp),
+                              lane == kFirst ? "its first lane" : "its other lanes"));
     }
-  }
-  return true;
+    cell.reads.push_back(who);
+    return true;
+  });
 }
 
 /// Before a cell is written again, everybody is done with it.
@@ -133,14 +150,11 @@ bool ProtocolRun::overwrite(const Warp& w, const SyncOp& op, Cell& cell, const S
 }
 
 bool ProtocolRun::write(Warp& w, const SyncOp& op, int use) {
-  if (tensor(op.tensor).appended) return append(w, op);
-  const Stamp who = stamp(w, op);
-  for (const Region& region : regions(w, op, true)) {
-    const auto [first, last] = cells(w, op, use, region);
-    for (Cell* cell = first; cell != last; ++cell)
-      if (!overwrite(w, op, *cell, who)) return false;
-  }
-  return true;
+  return tensor(op.tensor).appended ? append(w, op) : fill(w, op, use, stamp(w, op));
+}
+
+bool ProtocolRun::fill(Warp& w, const SyncOp& op, int use, const Stamp& who) {
+  return for_cells(w, op, use, true, [&](Cell& cell) { return overwrite(w, op, cell, who); });
 }
 
 /// Positions of the steps before. Without views a warp reads what it appended itself.

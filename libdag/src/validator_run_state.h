@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct Version {
 /// One access of a warp: the components of its SM's clock that made it, and when. Warp -1: nobody yet.
 struct Stamp {
   int warp = -1, first = 0, second = 0;
-  std::uint32_t at = 0;
+  Tick at = 0;
 };
 inline bool knows(const Ticks& ticks, const Stamp& s) { return ticks[index(s.first)] >= s.at && ticks[index(s.second)] >= s.at; }
 
@@ -46,7 +47,7 @@ struct MBarrier {
   bool expects = false;                       // the current turn waits for copies
   Clock pending, complete;                    // what the current turn, and the last complete one, release
   std::vector<Stamp> arrived, last, last_but_one;          // who arrived: in the current turn and in those before
-  std::vector<std::pair<int, std::uint32_t>> passed;       // components that went on at `turn`, and when
+  std::vector<std::pair<int, Tick>> passed;       // components that went on at `turn`, and when
 };
 
 /// A stretch of a tensor in device memory that one task writes.
@@ -94,17 +95,28 @@ struct CounterState {
 };
 
 struct Heard {
-  std::uint32_t at;
+  Tick at;
   Shared ticks;
 };
 
+/// What is worked out once of an operation.
+struct OpFacts {
+  bool crosses = false;                   // its tensor crosses SMs
+  bool slotted = false;                   // its tensor lies in a slot, whichever its elements
+  std::vector<const EdgeSet*> sources;    // of what it reads
+  bool keeps = false;                     // it reads what its own tasks alone write
+};
+
 struct Warp {
-  Warp(Walk w, int s, int l, const WarpProgram* p) : walk(std::move(w)), sm(s), local(l), program(p) {}
+  Warp(Walk w, int s, int l, const WarpProgram* p, const std::vector<std::vector<OpFacts>>* f)
+      : walk(std::move(w)), sm(s), local(l), program(p), facts(f) {}
   Walk walk;
   int sm, local;
   const WarpProgram* program;
+  const std::vector<std::vector<OpFacts>>* facts;   // by section and operation
+  const OpFacts& fact() const { return (*facts)[index(walk.section())][index(walk.op_index())]; }
   std::vector<int> uses;
-  std::uint32_t now = 0;                            // operations done
+  Tick now = 0;                            // operations done
   std::array<Clock, 2> lanes;                       // of the first lane, of the others
   std::array<std::vector<Heard>, 2> order_heard, memory_heard;   // from outside, in order of time
   std::vector<Shared> polled;                       // order, by single lanes; the warp knows it at its next sync
@@ -149,8 +161,9 @@ class ProtocolRun {
   int stage_of(const Warp& w) const { return w.program->sections[index(w.walk.section())].stage; }
   int model_layer(int layer) const;
   Version version_here(const Warp& w) const;
-  /// The version of a tensor that a read must find; nothing: no edge says.
-  std::optional<Version> needed_version(const Warp& w, int tensor) const;
+  /// The version of its tensor that a read must find; nothing: no edge says.
+  std::optional<Version> needed_version(const Warp& w) const;
+  void gather_facts();
 
   // validator_run_clocks.cpp
   static bool takes_part(const SyncOp& op, int lane) { return op.lanes != LaneSet::first || lane == kFirst; }
@@ -184,6 +197,9 @@ class ProtocolRun {
   bool read(Warp& w, const SyncOp& op, int use);
   bool write(Warp& w, const SyncOp& op, int use);
   bool copy(Warp& w, const SyncOp& op, int use);
+  template <class Visit>
+  bool for_cells(const Warp& w, const SyncOp& op, int use, bool writes, Visit visit);
+  bool fill(Warp& w, const SyncOp& op, int use, const Stamp& who);
   bool overwrite(const Warp& w, const SyncOp& op, Cell& cell, const Stamp& who);
   bool read_appended(Warp& w, const SyncOp& op);
   bool append(Warp& w, const SyncOp& op);
@@ -205,6 +221,7 @@ class ProtocolRun {
   int grid_, warps_ = 0, components_ = 0, per_sm_ = 0;
   std::vector<std::vector<SectionShape>> shapes_;   // of each program
   std::vector<int> engines_;                        // first component of each barrier array's copies
+  std::vector<std::vector<std::vector<OpFacts>>> facts_;   // of each program
   std::vector<Warp> all_;                           // by SM, then program
   RunResult result_;
 
@@ -229,7 +246,12 @@ class ProtocolRun {
   std::map<std::pair<const SyncOp*, std::array<int, 3>>, Runs> runs_;   // (SM, warp, task) of an operation
   std::map<std::pair<const SyncOp*, int>, std::vector<Region>> stage_regions_;
   std::map<std::tuple<const Exchanged*, Version, Runs>, Outside> lessons_;
-  std::map<std::pair<const Ticks*, const Ticks*>, std::array<Shared, 3>> joins_;   // both and the result
+  struct PairHash {
+    std::size_t operator()(const std::pair<const Ticks*, const Ticks*>& p) const {
+      return std::hash<const void*>()(p.first) * 31 + std::hash<const void*>()(p.second);
+    }
+  };
+  std::unordered_map<std::pair<const Ticks*, const Ticks*>, std::array<Shared, 3>, PairHash> joins_;   // both and the result
 };
 
 }  // namespace adamk::validation
