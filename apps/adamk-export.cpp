@@ -74,9 +74,9 @@ Result<ChosenPlan> choose_plan(const ExportFlags& flags, const DagFile& dag, con
   return ChosenPlan{std::move(plan), "default", std::nullopt};
 }
 
-Result<void> check_plan(const Deployment& deployment, const Schedule& schedule) {
-  const Certificate certificate = validate(make_tile_dag(deployment, schedule), deployment);
-  if (certificate.ok) return {};
+Result<Certificate> certify(const Deployment& deployment, const Schedule& schedule) {
+  Certificate certificate = validate(make_tile_dag(deployment, schedule), deployment);
+  if (certificate.ok) return certificate;
   return fail(Errc::check_failed, "plan {}: the validator refuses it: {}: {}", schedule.plan.hash(), certificate.failed,
               certificate.counterexample);
 }
@@ -124,7 +124,7 @@ Result<void> run_export(const ExportFlags& flags, const CommonOptions& options) 
   ADAMK_TRY(const WeightsFlags origin, weights_source(flags.weights, dag, flags.dag));
   ADAMK_TRY(const ChosenPlan chosen, choose_plan(flags, dag, options));
   ADAMK_TRY(const Schedule schedule, make_schedule(deployment, chosen.plan));
-  ADAMK_CHECK(check_plan(deployment, schedule));
+  ADAMK_TRY(const Certificate certificate, certify(deployment, schedule));
 
   ADAMK_TRY(const std::string source, emit_source(deployment, schedule));
   const std::string arch = flags.arch.empty() ? deployment.target.arch() : flags.arch;
@@ -144,6 +144,7 @@ Result<void> run_export(const ExportFlags& flags, const CommonOptions& options) 
   contents.deployment = deployment_to_json(deployment);
   contents.plan = plan_to_json(chosen.plan);
   contents.build = Json{{"nvrtc", nvrtc}, {"arch", arch}};
+  contents.certificate = certificate_to_json(certificate);
   contents.measured = chosen.measured;
   contents.source = source;
   contents.image = image;

@@ -7,7 +7,7 @@ namespace adamk {
 namespace {
 
 constexpr std::string_view kFormat = "adamk.dag";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;   // 1 had no protocol
 constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;   // a tile DAG of a large grid is a few MB
 
 Result<std::string> text_of(const JsonView& root, std::string_view key) {

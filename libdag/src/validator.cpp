@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "adamk/base/hash.h"
 #include "validator_checks.h"
 #include "validator_run.h"
 
@@ -183,6 +184,7 @@ Certificate validate(const TileDag& dag, const Deployment& deployment) {
   Certificate certificate;
   certificate.deployment_key = deployment.key();
   certificate.plan_hash = dag.plan_hash;
+  certificate.dag_hash = hash_hex(tile_dag_to_json(dag).dump());
   const auto refuted = [&](const char* check, Counterexample found) {
     if (found) {
       certificate.failed = check;
@@ -206,11 +208,12 @@ Certificate validate(const TileDag& dag, const Deployment& deployment) {
 Json certificate_to_json(const Certificate& certificate) {
   Json out;
   out["format"] = "adamk.certificate";
-  out["version"] = 1;
+  out["version"] = 2;
   out["ok"] = certificate.ok;
   out["validator_version"] = certificate.validator_version;
   out["deployment_key"] = certificate.deployment_key;
   out["plan_hash"] = certificate.plan_hash;
+  out["dag_hash"] = certificate.dag_hash;
   out["checks"] = certificate.checks;
   out["failed"] = certificate.failed;
   out["counterexample"] = certificate.counterexample;

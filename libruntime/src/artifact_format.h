@@ -8,7 +8,8 @@
 namespace adamk::artifact_format {
 
 inline constexpr std::string_view format = "adamk.artifact";
-inline constexpr int version = 2;   // 1 had no manifest_hash
+inline constexpr int version = 3;   // 1 had no manifest_hash, 2 no certificate
+inline constexpr int oldest_validator = 2;   // 1 did not prove that there is no race
 
 inline constexpr const char* manifest = "manifest.json";
 inline constexpr const char* source = "kernel.cu";

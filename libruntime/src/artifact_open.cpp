@@ -2,6 +2,7 @@
 
 #include "adamk/base/hash.h"
 #include "adamk/runtime/artifact.h"
+#include "artifact_certificate.h"
 #include "artifact_format.h"
 #include "artifact_seal.h"
 
@@ -100,7 +101,7 @@ Result<Artifact> open_artifact(const std::filesystem::path& folder, ArtifactChec
   ADAMK_TRY(Json manifest, parse_json(manifest_text, manifest_path.string()));
   const JsonView root(manifest, manifest_path.string());
   ADAMK_CHECK(expect_format(root, names::format, names::version));
-  ADAMK_CHECK(root.only_keys({"format", "version", "tool", "weights", "files", "build", "measured", "recipe", "plan",
+  ADAMK_CHECK(root.only_keys({"format", "version", "tool", "weights", "files", "build", "certificate", "measured", "recipe", "plan",
                               "deployment", seal_key}));
   ADAMK_TRY(const JsonView recipe_view, root.at("recipe"));
   ADAMK_TRY(Recipe recipe, recipe_from_json(recipe_view));
@@ -108,6 +109,8 @@ Result<Artifact> open_artifact(const std::filesystem::path& folder, ArtifactChec
   ADAMK_TRY(std::string origin, text_at(root, "weights"));
   ADAMK_CHECK(root.at("plan"));
   ADAMK_CHECK(root.at("deployment"));
+  ADAMK_TRY(const JsonView certificate, root.at("certificate"));
+  ADAMK_CHECK(check_certificate(certificate, recipe));
   ADAMK_TRY(const JsonView files_view, root.at("files"));
   ADAMK_TRY(auto files, read_files(files_view, names::image(recipe.arch)));
   ADAMK_CHECK(check_against_recipe(root, recipe, files));

@@ -7,6 +7,7 @@
 
 #include "adamk/base/hash.h"
 #include "adamk/runtime/artifact.h"
+#include "artifact_certificate.h"
 #include "artifact_format.h"
 #include "artifact_seal.h"
 
@@ -122,6 +123,7 @@ Json make_manifest(const ArtifactContents& contents, std::span<const NamedBytes>
       {"weights", contents.weights_origin},
       {"files", listed},
       {"build", contents.build},
+      {"certificate", contents.certificate},
       {"measured", contents.measured.value_or(Json())},
       {"recipe", recipe_to_json(contents.recipe)},
       {"plan", contents.plan},
@@ -132,6 +134,7 @@ Json make_manifest(const ArtifactContents& contents, std::span<const NamedBytes>
 }  // namespace
 
 Result<void> write_artifact(const fs::path& where, const ArtifactContents& contents) {
+  ADAMK_CHECK(check_certificate(JsonView(contents.certificate, "certificate"), contents.recipe));
   ADAMK_CHECK(check_sizes(contents));
   std::error_code code;
   // Absolute first: weakly_canonical leaves a path relative whose first name does not exist, and "out" has no parent.

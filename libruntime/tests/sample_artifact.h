@@ -16,6 +16,8 @@ inline ArtifactContents sample_contents(const SampleInputs& inputs) {
   contents.weights_origin = "random 1";
   contents.plan = Json{{"grid", 4}};
   contents.deployment = Json{{"model", "sample"}};
+  contents.certificate = Json{{"format", "adamk.certificate"}, {"version", 2}, {"ok", true}, {"validator_version", 2},
+                              {"plan_hash", contents.recipe.plan_hash}, {"deployment_key", contents.recipe.deployment_key}};
   contents.build = Json{{"nvrtc", "13.0"}};
   contents.source = "extern \"C\" __global__ void adamk_decode() {}\n";
   contents.image = inputs.image;

@@ -20,6 +20,7 @@ struct Certificate {
   bool ok = false;
   int validator_version = kValidatorVersion;
   std::string deployment_key, plan_hash;
+  std::string dag_hash;         // of the tile DAG's JSON, protocol and all
   std::vector<std::string> checks;
   std::string failed;           // name of the check that does not hold
   std::string counterexample;   // in words: stage, task, SM, tensor and elements concerned

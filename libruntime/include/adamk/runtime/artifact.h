@@ -26,6 +26,7 @@ struct ArtifactContents {
   std::string weights_origin;        // "random 1" for generated weights of that seed, "checkpoint" otherwise
   Json deployment, plan;             // as they were, for tools that explain or rebuild
   Json build = Json::object();       // how the kernel was compiled: strings by name
+  Json certificate;                  // the validator's, of this plan: without one that says yes nothing is written or opened
   std::optional<Json> measured;      // the search's result for this plan, if it was measured
   std::string source;                // kernel.cu
   std::span<const std::byte> image;  // cubin, or PTX ending in a zero byte, as recipe.arch says
