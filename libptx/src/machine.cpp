@@ -8,6 +8,9 @@ namespace adamk::ptx {
 namespace {
 
 constexpr std::uint64_t kStuck = 40'000'000;   // warp instructions without any change of memory: nothing moves any more
+// One warp of a launch, of one block or of all, runs far behind whatever can run without it: then a first look at a flag finds it
+// set, and what is not prevented from coming too early does.
+constexpr std::uint64_t kLag = 32;
 constexpr std::uint64_t kFirstClock = 1 << 20;
 
 }  // namespace
@@ -37,6 +40,9 @@ Machine::Machine(const Program& program, EmulatedMemory& memory, const EmulatorL
     start_warp(warps_[i]);
     queue(static_cast<int>(i));
   }
+  const int lags = static_cast<int>(random(static_cast<std::uint64_t>(warps_per_block_)));
+  const int where = random(2) == 0 ? -1 : static_cast<int>(random(blocks_.size()));
+  for (Warp& warp : warps_) warp.laggard = warp.index == lags && (where < 0 || warp.block == where);
   if (options.detect_races) races_ = std::make_unique<RaceDetector>(launch.blocks, warps_per_block_, launch.cluster);
 }
 
@@ -122,11 +128,16 @@ EmulatorReport Machine::run() {
     }
     const std::size_t pick = random(ready_.size());
     const int warp = ready_[pick];
+    if (warps_[static_cast<std::size_t>(warp)].laggard && (ready_.size() > 1 || !copies_.empty()) && random(kLag) != 0) {
+      if (ready_.size() == 1) finish_copies(true);   // others wait for those only
+      continue;
+    }
     ready_[pick] = ready_.back();
     ready_.pop_back();
     warps_[static_cast<std::size_t>(warp)].queued = false;
     ++report_.switches;
-    step_warp(warp, std::uint64_t{32} << (2 * random(4)));
+    const bool lags = warps_[static_cast<std::size_t>(warp)].laggard;
+    step_warp(warp, lags ? std::uint64_t{1} << random(6) : std::uint64_t{32} << (2 * random(4)));
   }
   const bool all_done = std::all_of(warps_.begin(), warps_.end(), [](const Warp& w) { return w.live == 0; });
   if (!failed_ && !all_done) find_deadlock();

@@ -51,6 +51,7 @@ struct Warp {
   std::vector<std::uint8_t> registers;
   std::vector<std::uint32_t> predicates;
   bool queued = false;
+  bool laggard = false;                   // takes its turn rarely: what others only do ahead of it is done
   std::array<std::uint32_t, 32> committed{};   // cp.async groups closed by a lane
   std::vector<std::uint32_t> watchdog;    // arguments of its last call
   std::uint32_t watchdog_lanes = 0;

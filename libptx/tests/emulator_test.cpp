@@ -89,6 +89,17 @@ TEST(Emulator, ReleaseAndAcquireOrderAMessageAndTheirAbsenceIsARace) {
   }
 }
 
+TEST(Emulator, SomeSeedsHaveAWarpLagFarBehindTheOthers) {
+  // Block 0 sets a flag after 20,000 instructions; block 1 looks once, at once.
+  const std::string body = "setp.ne.s32 %p2, %r2, 0;\n@%p2 bra $look;\nmov.u32 %r4, 0;\n$again:\nadd.s32 %r4, %r4, 1;\nsetp.lt.s32 %p1, %r4, 7000;\n"
+                           "@%p1 bra $again;\nst.relaxed.gpu.global.u32 [%rd1], %r4;\nbra $end;\n$look:\nld.relaxed.gpu.global.u32 %r5, [%rd1];\n"
+                           "st.global.u32 [%rd1+8], %r5;\n$end:";
+  int set = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) set += run(body, 2, 32, 64, seed).words[2] == 7000;
+  EXPECT_GT(set, 4);    // a half of the launches, or a little less, let the one warp of block 1 lag
+  EXPECT_LT(set, 36);
+}
+
 TEST(Emulator, AWaitThatNobodyEndsIsADeadlockThatIsNamed) {
   const Outcome r = run("mov.u32 %r3, 2;\nsetp.ne.s32 %p1, %r1, 0;\n@%p1 bra $wait;\nmbarrier.init.shared.b64 [%r9], %r3;\n$wait:\nbar.sync 0;\n$again:\n"
                     "mbarrier.try_wait.parity.shared.b64 %p2, [%r9], 0;\n@!%p2 bra $again;");
