@@ -104,7 +104,7 @@ class Emulated : public EmulatedDevice {
   Result<KernelHandle> load(std::span<const std::byte> image, const std::string& entry) override {
     std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
     if (text.starts_with("\x7f" "ELF"))
-      return fail(Errc::bad_input, "the emulated device runs PTX, but the kernel is machine code; compile it for compute_{}", target_.sm);
+      return fail(Errc::bad_input, "the emulated device runs PTX, but the kernel is machine code; compile it for {}", ptx_arch(target_));
     while (text.ends_with('\0')) text.remove_suffix(1);
     ADAMK_TRY(PtxModule module, parse_ptx(text));
     ADAMK_TRY(EmulatedKernel kernel, EmulatedKernel::make(module, entry));
