@@ -15,6 +15,9 @@ struct Defect {
 /// What can be made wrong, in the order of the tables.
 const std::vector<std::string>& defect_kinds();
 
+/// A kind that is none of those: stops the kernel where a site is reached. Of one that never stops it, no defect can show.
+inline const std::string unreached = "stopped";
+
 /// Every place in `ptx` where this can be made wrong, in the order of the text. Fails the test for an unknown kind.
 std::vector<Defect> defects_of(const std::string& ptx, const std::string& kind);
 
