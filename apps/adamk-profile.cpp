@@ -4,10 +4,12 @@
 #include <optional>
 
 #include "adamk/profile/cupti.h"
+#include "adamk/profile/latencies.h"
 #include "adamk/profile/probe.h"
 #include "adamk/profile/timing.h"
 #include "common/artifact_flags.h"
 #include "common/command.h"
+#include "common/tile_views.h"
 
 namespace adamk {
 namespace {
@@ -173,8 +175,69 @@ Result<void> run_profile(const ProfileFlags& flags, const CommonOptions& options
   return counted;
 }
 
+struct TilesFlags {
+  std::vector<std::string> dags;
+  TileOptions options;
+  int device = 0;
+  bool predict_only = false;
+};
+
+/// Where nobody says: late in the context, so that attention walks far.
+std::int64_t tiles_position(const Deployment& deployment, const TilesFlags& flags) {
+  return flags.options.position > 0 ? flags.options.position
+                                    : std::max<std::int64_t>(0, deployment.workload.context * 3 / 4 - flags.options.steps);
+}
+
+Result<void> run_tiles(const TilesFlags& flags, const CommonOptions& options) {
+  std::unique_ptr<Device> device;
+  if (!flags.predict_only) {
+    ADAMK_TRY(device, open_cuda_device(flags.device));
+  }
+  std::vector<DagFile> files;
+  for (const std::string& path : flags.dags) {
+    ADAMK_TRY(DagFile file, read_dag(path));
+    if (!file.plan) {
+      ADAMK_TRY(file.plan, default_plan(file.deployment));
+    }
+    files.push_back(std::move(file));
+  }
+  ADAMK_TRY(std::vector<TileVariant> variants, compile_tile_variants(files));
+  for (TileVariant& variant : variants) {
+    if (device == nullptr) continue;
+    TileOptions measure = flags.options;
+    measure.position = tiles_position(variant.deployment, flags);
+    measure.steps = std::min(measure.steps, variant.deployment.workload.steps_per_launch);
+    ADAMK_TRY(variant.measured, measure_tiles(*device, variant.deployment, variant.schedule, variant.stamped, measure));
+  }
+  return print_tile_variants(variants, flags.dags, options);
+}
+
+Result<void> run_latencies(int index, const CommonOptions& options) {
+  ADAMK_TRY(const auto device, open_cuda_device(index));
+  ADAMK_TRY(const std::vector<MeasuredCost> costs, measure_latencies(*device));
+  const LatencyTable table = latency_table(device->info().sm);
+  Table out{{{"kind"}, {"instruction"}, {"latency", true}, {"of the table", true}, {"busy", true}, {"of the table", true},
+             {"source"}},
+            {}};
+  Json rows = Json::array();
+  for (const MeasuredCost& cost : costs) {
+    const CostRow& row = table.row(cost.kind);
+    const auto cell = [](double clocks) { return clocks < 0 ? Cell() : Cell(clocks, 2); };
+    out.rows.push_back({to_string(cost.kind), cost.what, cell(cost.latency), Cell(row.latency, 1), cell(cost.busy),
+                        Cell(row.busy, 1), row.source});
+    rows.push_back({{"kind", to_string(cost.kind)}, {"instruction", cost.what}, {"latency", cell(cost.latency).value},
+                    {"busy", cell(cost.busy).value}, {"table_latency", row.latency}, {"table_busy", row.busy},
+                    {"source", row.source}});
+  }
+  if (options.json)
+    return print_json({{"device", device->info().name}, {"sm", device->info().sm}, {"costs_of_sm", table.sm}, {"rows", rows}});
+  return print_table(out, TableFormat::text, options);
+}
+
 int run(int argc, char** argv) {
   ProfileFlags flags;
+  TilesFlags tiles;
+  int latencies_device = 0;
   Command command("adamk-profile", "Where the time of a decode step goes.");
   CLI::App& profile = command.add("run", "Time decode steps of an artifact, and count what they do next to what they must.",
                                   [&] { return run_profile(flags, command.options()); });
@@ -190,6 +253,20 @@ int run(int argc, char** argv) {
   profile.add_flag("--unverified", flags.unverified, "Time without verifying first; the result says so");
   profile.add_flag("--no-cupti", flags.no_cupti, "Time with CUDA events even where CUPTI works");
   profile.add_flag("--no-counters", flags.no_counters, "Times only");
+
+  CLI::App& each = command.add("tiles", "Clocks of a consumer's tile by stage: predicted from the instruction DAG, and measured.",
+                               [&] { return run_tiles(tiles, command.options()); });
+  each.add_option("dag", tiles.dags, "DAG files (adamk-dag build), each with its plan or for the default plan")->required();
+  each.add_option("--position", tiles.options.position, "Of the first token of each launch (three quarters of the context)")
+      ->check(CLI::NonNegativeNumber);
+  each.add_option("--launches", tiles.options.launches, "Launches to sample")->check(CLI::PositiveNumber)->capture_default_str();
+  each.add_option("--seed", tiles.options.seed, "Of the random data")->capture_default_str();
+  each.add_option("--device", tiles.device, "Which GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
+  each.add_flag("--predict-only", tiles.predict_only, "No GPU: predictions alone");
+
+  CLI::App& latencies = command.add("latencies", "Measure the rows of the instruction DAG's latency table on this GPU.",
+                                    [&] { return run_latencies(latencies_device, command.options()); });
+  latencies.add_option("--device", latencies_device, "Which GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
   return command.run(argc, argv);
 }
 

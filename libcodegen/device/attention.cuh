@@ -177,12 +177,15 @@ __device__ __forceinline__ void attend(const AdamkKernelParams& p, const Block& 
     }
     attend_position<kPassHeads>(queries, new_key, new_value, group == share.new_group, s);
   }
+//@  Stamp stamp(p, b, at.stage);
 #pragma unroll 1
   while (at_position - group * kSplits < last) {   // the same for all lane groups
+//@    ++stamp.waited;   // not of clocks here: how often the loop ran
     attend_position<kPassHeads>(queries, key, value, at_position < last, s);
     at_position += kStride * kSplits;
     load();
   }
+//@  stamp.take_walk(b);
   merge_groups<kPassHeads>(s);
 }
 

@@ -77,6 +77,7 @@ struct Loader {
   u32 in_flight = 0;
   long long next_copy = 0;
   u64 policy = 0;
+//@  u32 fills = 0;
 };
 
 // Asynchronous copies write shared memory that must outlive them: the loader waits for all before it leaves, also at its end,
@@ -101,6 +102,10 @@ __device__ __forceinline__ void await_turn(Loader& loader) {
 
 __device__ __forceinline__ void fill(const AdamkKernelParams& p, const Block& b, Loader& loader, const u8* from,
                                      u32 bytes, At at) {
+//@  // Consumers are to be timed, not memory: the ring is filled once, and stays full for them.
+//@  if (loader.fills++ == kRingStages) drain_and_leave(loader);
+//@  from = static_cast<const u8*>(p.weights) + loader.slot * kRingStageBytes;
+//@  bytes = kRingStageBytes;
   if (loader.in_flight == kWindow) {
     if (!barrier_wait_or_fail(p, shared_base() + kRingFull + 8 * loader.tail_slot, loader.tail_parity, at))
       drain_and_leave(loader);

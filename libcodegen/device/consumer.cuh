@@ -175,6 +175,7 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
   static_assert(kWords == Inputs<S>::kWords, "the K slices of stage and inputs differ");
   at.stage = S::kStage;
   const int tiles = tile_count<S>();
+//@  Stamp stamp(p, b, S::kStage);
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
     float sums[S::kBlocks][2][4] = {};
@@ -182,6 +183,7 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
     for (int chunk = 0; chunk < S::kChunks; ++chunk) {
       constexpr u32 kStepBytes = 512u * S::kBlocks;
       const u32 steps = chunk_steps<S>(chunk);
+//@!      stamp.wait(p, shared_base() + kRingFull + 8 * c.slot, c.get(kFullParity) & p.reserved, at);   // 0: of the first turn
       barrier_wait(p, shared_base() + kRingFull + 8 * c.slot, c.get(kFullParity), at);
       const u32 from = shared_base() + kRingOffset + c.slot * kRingStageBytes + b.warp * steps * kStepBytes + b.lane * 16;
 #pragma unroll
@@ -201,6 +203,7 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
         c.flip(kFullParity);
       }
     }
+//@!    stamp.wait(p, shared_base() + kPartialsEmpty + 8 * c.get(kBuffer), c.get(kEmptyParity), at);
     barrier_wait(p, shared_base() + kPartialsEmpty + 8 * c.get(kBuffer), c.get(kEmptyParity), at);
     float* partials = reinterpret_cast<float*>(shared_memory + kPartialsOffset) +
                       c.get(kBuffer) * kConsumerWarps * (kMaxTileRows + 1) + b.warp * kMaxTileRows;
@@ -223,6 +226,7 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
     if (b.lane == 0) barrier_arrive(shared_base() + kPartialsFull + 8 * c.get(kBuffer));
     c.flip(kBuffer);
     if (c.get(kBuffer) == 0) c.flip(kEmptyParity);
+//@    stamp.take(b, tile);
   }
 }
 

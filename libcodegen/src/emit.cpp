@@ -9,6 +9,7 @@
 #include <cmath>
 #include <numbers>
 #include <string_view>
+#include <utility>
 
 #include "adamk/codegen/kernel.h"
 #include "embedded/attention.h"
@@ -18,6 +19,7 @@
 #include "embedded/kernel_params.h"
 #include "embedded/launcher.h"
 #include "embedded/primitives.h"
+#include "embedded/stamps.h"
 #include "embedded/storer.h"
 
 namespace adamk {
@@ -35,6 +37,19 @@ class Writer {
     text_ += text;
     text_ += '\n';
   }
+  /// A file of device code. Its lines "//@ code" belong to stamped kernels alone; "//@! code" stands there for the next line.
+  void device(std::string_view text, bool stamped) {
+    bool left_out = false;   // the line that follows
+    while (!text.empty()) {
+      std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(text.size(), line.size() + 1));
+      const bool instead = line.substr(0, 4) == "//@!", only = line.substr(0, 3) == "//@";
+      if (std::exchange(left_out, instead && stamped) || (only && !stamped)) continue;
+      if (only) line.remove_prefix(instead ? 4 : 3);
+      raw(line);
+    }
+    text_ += '\n';
+  }
   std::string take() { return std::move(text_); }
 
  private:
@@ -47,6 +62,7 @@ struct Emission {
   const Schedule& schedule;
   const Model& model = deployment.model;
   const Plan& plan = schedule.plan;
+  bool stamped = false;
 
   bool fused_attention() const { return schedule.attention.fused; }
   bool fused_silu() const { return plan.stage(StageKind::gate_up).fused_silu; }
@@ -127,6 +143,9 @@ void write_constants(Writer& w, const Emission& e) {
   w.line("// Workspace and small tensors, bytes from their start.");
   w.line("constexpr long long kArgmaxOffset = {}, kAbortFlag = {};", e.schedule.workspace.argmax,
          e.schedule.workspace.abort_flag);
+  if (e.stamped)
+    w.line("constexpr long long kStampsOffset = {};\nconstexpr int kStampTiles = {};", stamp_layout(e.schedule).offset,
+           StampLayout::tiles);
   const SmallTensors& small = e.schedule.small;
   w.line("constexpr long long kAttentionNorm = {}, kMlpNorm = {}, kQNormOffset = {}, kKNormOffset = {};",
          small.attention_norm, small.mlp_norm, std::max<std::int64_t>(small.q_norm, 0),
@@ -382,21 +401,40 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) adamk_decode(const __g
 
 }  // namespace
 
-Result<std::string> emit_source(const Deployment& deployment, const Schedule& schedule) {
-  const Emission e{deployment, schedule};
+namespace {
+
+std::string emit(const Emission& e) {
   Writer w;
   write_banner(w, e);
   w.raw(embedded_kernel_params);
   write_constants(w, e);
-  for (const std::string_view part : {embedded_primitives, embedded_block, embedded_exchange, embedded_consumer,
-                                      embedded_attention, embedded_storer, embedded_launcher})
-    w.raw(part);
+  for (const std::string_view part : {embedded_primitives, embedded_block, embedded_exchange})
+    w.device(part, e.stamped);
+  if (e.stamped) w.raw(embedded_stamps);
+  for (const std::string_view part : {embedded_consumer, embedded_attention, embedded_storer, embedded_launcher})
+    w.device(part, e.stamped);
   write_stage_types(w, e);
   write_loader(w);
   write_consumer(w, e);
   write_storer(w, e);
   write_control(w, e);
   return w.take();
+}
+
+}  // namespace
+
+Result<std::string> emit_source(const Deployment& deployment, const Schedule& schedule) { return emit({deployment, schedule}); }
+
+Result<std::string> emit_stamped_source(const Deployment& deployment, const Schedule& schedule) {
+  return emit({deployment, schedule, deployment.model, schedule.plan, true});
+}
+
+StampLayout stamp_layout(const Schedule& schedule) {
+  StampLayout layout;
+  layout.offset = (schedule.workspace.bytes + 127) / 128 * 128;
+  layout.bytes = layout.offset + std::int64_t{8} * StampLayout::stages * schedule.plan.grid * schedule.plan.consumer_warps *
+                                     StampLayout::tiles;
+  return layout;
 }
 
 }  // namespace adamk

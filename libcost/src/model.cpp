@@ -13,6 +13,7 @@ struct Context {
   const Deployment& deployment;
   const Schedule& schedule;
   const CostConstants& constants;
+  const TileTerms& tiles;
   std::int64_t positions;
   double clocks_per_us;
   double bytes_per_us;      // of all SMs together
@@ -33,7 +34,7 @@ std::int64_t bytes_in_flight(const Schedule& schedule) {
 }
 
 Context make_context(const Deployment& deployment, const Schedule& schedule, std::int64_t position,
-                     const CostConstants& constants) {
+                     const CostConstants& constants, const TileTerms& tiles) {
   const Target& target = deployment.target;
   const Plan& plan = schedule.plan;
   const std::int64_t flight = bytes_in_flight(schedule);
@@ -46,7 +47,7 @@ Context make_context(const Deployment& deployment, const Schedule& schedule, std
     if (paced <= gbps) queue_us = 0;
     gbps = std::min(gbps, paced);
   }
-  return {deployment, schedule, constants,
+  return {deployment, schedule, constants, tiles,
           position < 0 ? deployment.workload.context : std::min(position, deployment.workload.context),
           clocks_per_us(target), gbps * 1e3, queue_us};
 }
@@ -103,8 +104,10 @@ double late_silu_clocks(const Context& context, const StagePlan& stage) {
   return context.constants.silu_clocks * context.deployment.model.ffn / (32.0 * context.schedule.plan.consumer_warps);
 }
 
-/// Consumer warps on one tile: every chunk has its fixed price, then shared memory or the warps' issue limits.
+/// Consumer warps on one tile: what is known of this kernel, else every chunk has its fixed price, then shared memory or the
+/// warps' issue limits.
 double tile_clocks(const Context& context, const GemvShape& gemv) {
+  if (const auto known = context.tiles.find(gemv.kind); known != context.tiles.end()) return known->second;
   const CostConstants& constants = context.constants;
   const double rate =
       std::min(constants.smem_bytes_per_clock, constants.warp_bytes_per_clock * context.schedule.plan.consumer_warps);
@@ -139,8 +142,10 @@ StageCost attention_cost(const Context& context, const StagePlan& stage) {
   const double fair = context.bytes_per_us / plan.grid;
   const double read_us = items_per_sm * positions * model.head_dim * 4 / (fair * context.constants.sm_share);
   const double at_once = plan.consumer_warps * std::max(1, 32 / shape.lanes_per_position);
-  const double serial = std::ceil(positions / at_once) * shape.passes * shape.heads_per_pass *
-                        context.constants.position_clocks * items_per_sm;
+  const auto known = context.tiles.find(stage.kind);
+  const double turn_clocks =
+      known != context.tiles.end() ? known->second : shape.heads_per_pass * context.constants.position_clocks;
+  const double serial = std::ceil(positions / at_once) * shape.passes * turn_clocks * items_per_sm;
   const Hop exchange = hop(context, stage.input, inputs(context, stage));
   StageCost cost{.kind = stage.kind, .times = model.layers};
   cost.exchange_us = exchange.latency_us + exchange.serial_us;   // K and V are too little to prefetch behind it
@@ -209,8 +214,8 @@ double window_gbps(const Target& target, int grid, std::int64_t bytes_in_flight,
 }
 
 Cost predict(const Deployment& deployment, const Schedule& schedule, std::int64_t position,
-             const CostConstants& constants) {
-  const Context context = make_context(deployment, schedule, position, constants);
+             const CostConstants& constants, const TileTerms& tiles) {
+  const Context context = make_context(deployment, schedule, position, constants, tiles);
   Cost cost;
   for (const StagePlan& stage : schedule.plan.stages) {
     cost.stages.push_back(stage.kind == StageKind::attention ? attention_cost(context, stage)

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "cost_fixture.h"
 
 namespace adamk {
@@ -57,6 +59,32 @@ TEST(CostModel, DownStageIsWhatPaperSays) {
   // 108 + 4 x 12 clocks.
   EXPECT_NEAR(down.storer_us, 0.156, 1e-9);
   EXPECT_NEAR(down.total_us(), 2.087847, 1e-6);
+}
+
+TEST(CostModel, ClocksOfTilesThatAreKnownReplaceTheFormulasTerm) {
+  const Deployment d = deployment(qwen3_1_7b(), h200(), 4096);
+  const Plan plan = plain_plan(d);
+  const auto schedule = make_schedule(d, plan);
+  ASSERT_TRUE(schedule.has_value());
+  const Cost formula = predict(d, *schedule);
+  const int tiles = schedule->gemv(StageKind::gate_up).max_tiles_per_sm(plan.grid);
+  ASSERT_GT(tiles, 1);
+  const auto gate_up = [&](double clocks) {
+    return stage(predict(d, *schedule, -1, {}, {{StageKind::gate_up, clocks}}), StageKind::gate_up).compute_us;
+  };
+  // Far beyond what reading hides, another 1000 clocks a tile are another 1000 clocks times the busiest SM's tiles.
+  EXPECT_NEAR(gate_up(101000) - gate_up(100000), tiles * 1000 / d.target.clock_mhz, 1e-6);
+  EXPECT_LE(gate_up(1), stage(formula, StageKind::gate_up).compute_us);
+  EXPECT_EQ(stage(predict(d, *schedule, -1, {}, {{StageKind::gate_up, 1e5}}), StageKind::down).compute_us,
+            stage(formula, StageKind::down).compute_us);
+  // Attention: turns of the loop, once they outlast the reading of the cache.
+  const auto attention = [&](double clocks) {
+    return stage(predict(d, *schedule, -1, {}, {{StageKind::attention, clocks}}), StageKind::attention).attention_us;
+  };
+  const AttentionShape& shape = schedule->attention;
+  const double at_once = plan.consumer_warps * (32.0 / shape.lanes_per_position);
+  const double turns = std::ceil(std::ceil(4096.0 / shape.splits) / at_once) * shape.passes;
+  EXPECT_NEAR(attention(30000) - attention(20000), turns * 10000 / d.target.clock_mhz, 1e-6);
 }
 
 TEST(CostModel, StagesAddUpToTheToken) {

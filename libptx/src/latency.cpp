@@ -10,7 +10,8 @@ constexpr std::string_view kGuide = "CUDA C++ Programming Guide, throughput of n
 constexpr std::string_view kAmpere = "Abdelkhalik et al. 2022, arXiv 2208.11174 (A100)";
 constexpr std::string_view kTensor = "Sun et al. 2022, arXiv 2206.02874 (A100, RTX 3070 Ti)";
 constexpr std::string_view kHopper = "Luo et al. 2024, arXiv 2402.13499 (A100, RTX 4090, H100)";
-constexpr std::string_view kMeasured = "measured on an H200: chains of 128, 1 and 32 warps on one SM (docs/instruction-dag.md)";
+constexpr std::string_view kMeasured = "measured on an H200 (adamk-profile latencies)";
+constexpr std::string_view kFitted = "fitted on an H200 to the tiles of plans 1, 3, 5, ... of scripts/tile-variants";
 constexpr std::string_view kAssumed = "assumed: no published figure";
 constexpr std::string_view kAssumedHopper = "assumed: as measured on sm_90";
 constexpr std::string_view kNone = "usually no machine instruction";
@@ -43,8 +44,8 @@ Rows ampere() {
   set(CostKind::load_constant, PtxPipe::memory, 37.9, 1, kHopper);
   set(CostKind::atomic_shared, PtxPipe::memory, 60, 2, kAssumed);
   set(CostKind::atomic_global, PtxPipe::memory, 261.5, 1, kHopper);
-  set(CostKind::barrier_test, PtxPipe::memory, 30, 1, kAssumed);
-  set(CostKind::barrier_arrive, PtxPipe::memory, 30, 1, kAssumed);
+  set(CostKind::barrier_test, PtxPipe::sync, 30, 1, kAssumed);
+  set(CostKind::barrier_arrive, PtxPipe::sync, 30, 1, kAssumed);
   set(CostKind::warp_barrier, PtxPipe::control, 6, 1, kAssumed);
   set(CostKind::block_barrier, PtxPipe::control, 30, 2, kAssumed);
   set(CostKind::fence, PtxPipe::memory, 500, 1, kAssumed);
@@ -68,20 +69,32 @@ Rows rows_of(int sm) {
     for (const CostKind kind : {CostKind::load_global, CostKind::atomic_global}) at(rows, kind).latency = 273;
     at(rows, CostKind::load_constant).latency = 43.4;
   } else if (sm == 90 || sm == 100) {
-    const std::string_view source = sm == 90 ? kMeasured : kAssumedHopper;
+    const std::string_view source = sm == 90 ? kMeasured : kAssumedHopper, fitted = sm == 90 ? kFitted : kAssumedHopper;
     const auto set = [&](CostKind kind, double latency, double busy) {
       at(rows, kind) = {at(rows, kind).pipe, latency, busy, source};
     };
-    set(CostKind::convert, 6, 2);
+    set(CostKind::integer, 4, 2);
+    set(CostKind::multiply, 4, 2);
+    set(CostKind::float_add, 4, 1);
+    set(CostKind::convert, 4, 2);
     set(CostKind::special, 17, 8);
+    set(CostKind::divide, 44, 17);
+    set(CostKind::shuffle, 24, 1);
+    set(CostKind::vote, 13, 2);
     set(CostKind::mma, 24, 6);
     set(CostKind::load_shared, 23, 1);
-    set(CostKind::load_global, 250, 1);
-    set(CostKind::load_constant, 35, 1);
-    set(CostKind::barrier_test, 44, 4);
-    set(CostKind::barrier_arrive, 7, 2);
+    set(CostKind::load_matrix, 23, 1);
+    set(CostKind::load_constant, 34, 1);
+    set(CostKind::atomic_shared, 26, 1);
+    set(CostKind::atomic_global, 287, 1);
+    set(CostKind::barrier_test, 42, 4);
+    set(CostKind::barrier_arrive, 6, 2);
     set(CostKind::warp_barrier, 5, 1);
-    set(CostKind::fence, 274, 1);
+    set(CostKind::block_barrier, 14, 2);
+    set(CostKind::fence, 272, 1);
+    // 281 from L2 at rest; the reads of attention's loop, of a cache that fills both halves of L2, take longer.
+    at(rows, CostKind::load_global) = {PtxPipe::memory, 370, 1, fitted};
+    at(rows, CostKind::branch) = {PtxPipe::control, 25, 2, fitted};   // with the reconvergence behind it
   }
   return rows;
 }
@@ -100,7 +113,8 @@ CostKind memory_kind(const PtxInstruction& i) {
 }  // namespace
 
 std::string_view to_string(PtxPipe pipe) {
-  constexpr std::array<std::string_view, ptx_pipes> names = {"none", "alu", "fma", "special", "tensor", "memory", "control"};
+  constexpr std::array<std::string_view, ptx_pipes> names = {"none", "alu", "fma", "special", "tensor", "memory", "sync",
+                                                             "control"};
   return names[static_cast<std::size_t>(pipe)];
 }
 
@@ -178,12 +192,14 @@ InstructionCost instruction_cost(const PtxInstruction& i, const LatencyTable& ta
     // 64-bit integers are pairs: two instructions, the second waits for the first's carry.
     const bool pair = bytes_of(i.type) == 8 || i.has("wide");
     if (pair) cost.busy *= 2, cost.issue *= 2, cost.latency += i.op == PtxOp::selp ? 0 : 2;
+    cost.alu_or_fma = !pair && (i.op == PtxOp::add || i.op == PtxOp::sub || i.op == PtxOp::shl);
   } else if (kind == CostKind::divide) {
     cost.issue = 8;
     if (!is_float(i.type)) cost.issue = 16, cost.latency *= 2;
   } else if (row.pipe == PtxPipe::memory && (i.op == PtxOp::ld || i.op == PtxOp::st)) {
     // An SM moves 128 bytes a clock between shared memory or L1 and registers.
     cost.busy = std::max(row.busy, 32.0 * i.vector * bytes_of(i.type) / 128.0);
+    if (kind == CostKind::load_shared) cost.latency += 2 * (cost.busy - 1);   // 23 clocks for 4 bytes a lane, 29 for 16
   } else if (kind == CostKind::load_matrix) {
     cost.busy = i.has("x4") ? 4 : i.has("x2") ? 2 : 1;
   } else if (kind == CostKind::mma && i.has("m16n8k8")) {

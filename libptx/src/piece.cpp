@@ -73,12 +73,18 @@ class Builder {
   void run() {
     for (int n = 0; n < static_cast<int>(code_.size()); ++n) {
       const PtxInstruction& i = instruction(n);
-      piece_.nodes.push_back({i.line, i.opcode, cost_kind(i), 0});
+      const bool branches = i.op == PtxOp::bra && i.guard >= 0, predicates = branches && skips_little(code_[at(n)]);
+      piece_.nodes.push_back({i.line, i.opcode, cost_kind(i), 0, cost(n),
+                             (branches && !predicates) || i.op == PtxOp::bar_warp_sync || i.op == PtxOp::bar_sync});
+      if (predicates) piece_.nodes.back().cost = {};
       if (branch_ >= 0) edge(branch_, n, InstructionHazard::control, "branch", cost(branch_).latency);
+      if (predicate_ >= 0 && code_[at(n)] < predicated_end_) edge(predicate_, n, InstructionHazard::control, "branch", 0);
       registers(n, i);
       memory(n, i);
-      if (i.op == PtxOp::bra && i.guard >= 0) branch_ = n;
+      if (predicates) predicate_ = n, predicated_end_ = i.target;
+      else if (branches) branch_ = n;
     }
+    if (piece_.name != "once") carried();
   }
 
  private:
@@ -92,6 +98,17 @@ class Builder {
     piece_.edges.push_back({from, to, hazard, static_cast<int>(found - piece_.over.begin()), clocks});
     InstructionNode& node = piece_.nodes[at(to)];
     node.start = std::max(node.start, piece_.nodes[at(from)].start + clocks);
+  }
+
+  /// A branch over a few instructions that do not branch: ptxas predicates them, and orders as if it were not there.
+  bool skips_little(int branch) const {
+    constexpr int most = 16;
+    const int target = body_.code[at(branch)].target;
+    if (target <= branch + 1 || target > branch + 1 + most) return false;
+    return std::none_of(body_.code.begin() + branch + 1, body_.code.begin() + target, [](const PtxInstruction& i) {
+      return i.op == PtxOp::bra || i.op == PtxOp::call || i.op == PtxOp::ret || i.op == PtxOp::exit || i.op == PtxOp::trap ||
+             i.op == PtxOp::bar_sync;
+    });
   }
 
   std::string file(int reg) const { return body_.registers[at(reg)].type == PtxType::pred ? "predicate" : "register"; }
@@ -116,6 +133,23 @@ class Builder {
       writers_[r].push_back(n);
     }
     for (const int r : read) readers_[r].push_back(n);
+  }
+
+  /// What a loop's next time through reads before it writes it.
+  void carried() {
+    std::map<int, std::vector<int>> written;   // in this time through
+    for (int n = 0; n < static_cast<int>(code_.size()); ++n) {
+      for (const int r : registers_read(instruction(n))) {
+        const auto before = written.find(r);
+        const auto wins = [&](int w) { return instruction(w).guard < 0 && flow_.dominates(block(w), block(n)); };
+        if (before != written.end() && std::any_of(before->second.begin(), before->second.end(), wins)) continue;
+        const auto last = writers_.find(r);
+        if (last == writers_.end()) continue;
+        for (const int w : last->second)
+          piece_.carried.push_back({w, n, InstructionHazard::raw, 0, cost(w).latency});
+      }
+      for (const int r : registers_written(instruction(n))) written[r].push_back(n);
+    }
   }
 
   void access(int n, const PtxInstruction& i, const PtxOperand& address, bool write, std::int64_t bytes) {
@@ -152,7 +186,8 @@ class Builder {
     if ((touches || order.full) && acquired_ >= 0)
       edge(acquired_, n, InstructionHazard::barrier, "order", cost(acquired_).latency);
     if (order.release)
-      for (const Access& before : accesses_) edge(before.node, n, InstructionHazard::barrier, "order", 1);
+      for (const Access& before : accesses_)   // what was read must have arrived before others may write it
+        edge(before.node, n, InstructionHazard::barrier, "order", before.write ? 1 : cost(before.node).latency);
     const auto address_of = [&](std::size_t o) { return o < i.operands.size() ? i.operands[o] : PtxOperand{}; };
     switch (i.op) {
       case PtxOp::ld: if (plain) access(n, i, i.operands.back(), false, bytes); break;
@@ -194,6 +229,7 @@ class Builder {
   std::map<int, std::vector<int>> writers_, readers_;   // by register, nodes
   std::vector<Access> accesses_;                        // since the last full barrier
   std::vector<int> copies_;
+  int predicate_ = -1, predicated_end_ = -1;            // the latest branch of that kind, and where it leads
   int branch_ = -1, acquired_ = -1, expected_ = -1;
 };
 
@@ -234,14 +270,18 @@ std::int64_t bytes_in_flight(const PtxBody& body, Addresses& addresses, const st
   return most;
 }
 
-void figures(const PtxBody& body, const LatencyTable& table, const std::vector<int>& live, const std::vector<int>& code,
+void figures(const PtxBody& body, const std::vector<int>& live, const std::vector<int>& code,
              InstructionPiece& piece) {
   for (std::size_t n = 0; n < code.size(); ++n) {
-    const InstructionCost cost = instruction_cost(body.code[at(code[n])], table);
+    const InstructionCost& cost = piece.nodes[n].cost;
     // Nobody waits for the end of a store.
     const bool last = registers_written(body.code[at(code[n])]).empty() || piece.nodes[n].kind == CostKind::barrier_arrive;
     piece.critical_clocks = std::max(piece.critical_clocks, piece.nodes[n].start + (last ? cost.busy : cost.latency));
-    piece.pipe_clocks[static_cast<std::size_t>(cost.pipe)] += cost.busy;
+    if (cost.alu_or_fma) {
+      for (const PtxPipe pipe : {PtxPipe::alu, PtxPipe::fma}) piece.pipe_clocks[static_cast<std::size_t>(pipe)] += cost.busy / 2;
+    } else {
+      piece.pipe_clocks[static_cast<std::size_t>(cost.pipe)] += cost.busy;
+    }
     piece.issue_slots += cost.issue;
     piece.live_registers = std::max(piece.live_registers, live[at(code[n])]);
   }
@@ -254,7 +294,7 @@ void figures(const PtxBody& body, const LatencyTable& table, const std::vector<i
   consider(sharing * piece.issue_slots, "issue");
   for (int p = 1; p < ptx_pipes; ++p) {
     const auto pipe = static_cast<PtxPipe>(p);
-    consider((pipe == PtxPipe::memory ? piece.warps : sharing) * piece.pipe_clocks[at(p)], to_string(pipe));
+    consider((is_shared(pipe) ? piece.warps : sharing) * piece.pipe_clocks[at(p)], to_string(pipe));
   }
 }
 
@@ -264,7 +304,7 @@ void fill_piece(const PtxBody& body, const Flow& flow, Addresses& addresses, con
                 const std::vector<int>& live, const std::vector<int>& code, InstructionPiece& piece) {
   Builder(body, flow, addresses, table, code, piece).run();
   piece.bytes_in_flight = bytes_in_flight(body, addresses, code);
-  figures(body, table, live, code, piece);
+  figures(body, live, code, piece);
 }
 
 }  // namespace adamk::ptx

@@ -298,6 +298,13 @@ Result<void> Decoder::read_kv(std::span<std::byte> kv) {
   return state_->device.download(kv, state_->kv);
 }
 
+Result<void> Decoder::read_workspace(std::int64_t offset, std::span<std::byte> to) {
+  const std::int64_t bytes = state_->recipe.workspace_bytes;
+  if (offset < 0 || offset > bytes || static_cast<std::int64_t>(to.size()) > bytes - offset)
+    return fail(Errc::bad_input, "workspace: {} bytes from {} are not within its {}", to.size(), offset, bytes);
+  return state_->device.download(to, state_->workspace + static_cast<DeviceAddress>(offset));
+}
+
 Result<void> Decoder::poison_outputs() {
   const std::int64_t words = std::int64_t{4} * state_->recipe.max_steps;
   ADAMK_CHECK(state_->device.fill(state_->tokens, 0xFF, words));

@@ -16,6 +16,20 @@ namespace adamk {
 /// function of its arguments, byte for byte.
 Result<std::string> emit_source(const Deployment& deployment, const Schedule& schedule);
 
+/// Where a stamped kernel leaves its clocks: 8 bytes {clocks, of them waited} at `offset` of a workspace of `bytes`,
+/// [stage (StageKind)][SM][consumer warp][tile, the first `tiles`]. Attention: one entry a walk over positions, {clocks, times
+/// through its loop}, at tile 0. Zeros where there was no tile.
+struct StampLayout {
+  static constexpr int stages = 6, tiles = 64;
+  std::int64_t offset = 0, bytes = 0;
+};
+StampLayout stamp_layout(const Schedule& schedule);
+
+/// The same kernel with a clock read at the end of every consumer tile, to be timed by itself: its loader fills the ring
+/// once, from the first `schedule.smem.ring` bytes of the weights, and that is what every tile is multiplied with: results are
+/// meaningless, and nothing waits for memory. Attention fused with its projection is not timed.
+Result<std::string> emit_stamped_source(const Deployment& deployment, const Schedule& schedule);
+
 struct Kernel {
   std::string source;
   std::string arch;                    // what it was compiled for: "sm_90a", "compute_89"

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -63,9 +64,14 @@ struct Cost {
   double bytes_per_token = 0;      // sum of times x bytes: the packed weights and KV up to the position
 };
 
+/// Clocks that the consumer warps take for one tile of a stage, all at it together; for attention, for one time through its loop
+/// over positions. From a kernel's instruction DAG (docs/instruction-dag.md) or measured; a stage that is not there keeps the
+/// formula's term.
+using TileTerms = std::map<StageKind, double>;
+
 /// `position`: how many positions attention reads; negative: the whole context.
 Cost predict(const Deployment& deployment, const Schedule& schedule, std::int64_t position = -1,
-             const CostConstants& constants = {});
+             const CostConstants& constants = {}, const TileTerms& tiles = {});
 
 /// GB/s that `grid` SMs reach with `bytes_in_flight` each: Little's law below the ceiling, bent smoothly into it.
 double window_gbps(const Target& target, int grid, std::int64_t bytes_in_flight, const CostConstants& constants = {});

@@ -52,6 +52,8 @@ struct InstructionNode {
   std::string opcode;
   CostKind kind = CostKind::free;
   double start = 0;                // clocks, the earliest, when only edges hold it back
+  InstructionCost cost;
+  bool ends_stretch = false;       // a branch that stays one, a barrier: what follows is not issued before all up to here
 };
 
 /// One time through a loop body, or through what a stage does outside of its loops. Waits count as satisfied at the first
@@ -62,6 +64,7 @@ struct InstructionPiece {
   bool tile = false;               // the stage's unit of work: one tile, or one item of attention
   std::vector<InstructionNode> nodes;
   std::vector<InstructionEdge> edges;
+  std::vector<InstructionEdge> carried;          // of a loop: from one time through to the next; raw, registers
   std::vector<std::string> over;
 
   double critical_clocks = 0;
@@ -74,6 +77,10 @@ struct InstructionPiece {
   std::int64_t bytes_in_flight = 0;              // the most that one warp's loads have outstanding; -1: not known
   std::map<std::string, int> memory;             // accesses by address class
 };
+
+/// Clocks of one time through when `warps` warps of one SM each run it `times` (at least 2) times in a row, interleaved: the
+/// mean over warps and all times but the first. Simulated; costs about a microsecond of host time for each of their clocks.
+double interleaved_clocks(const InstructionPiece& piece, int warps, int times = 5);
 
 enum class BranchClass { poll, loop, bounds, watchdog, role, pacing, select, other };
 inline constexpr int branch_classes = 8;

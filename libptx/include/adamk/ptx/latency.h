@@ -9,9 +9,11 @@
 
 namespace adamk {
 
-/// Of each of an SM's four sub-partitions; `memory` (shared and global accesses, shuffles) is one for the whole SM.
-enum class PtxPipe { none, alu, fma, special, tensor, memory, control };
-inline constexpr int ptx_pipes = 7;
+/// Of each of an SM's four sub-partitions; `memory` (shared and global accesses, shuffles) and `sync` (mbarriers) are one for
+/// the whole SM.
+enum class PtxPipe { none, alu, fma, special, tensor, memory, sync, control };
+inline constexpr int ptx_pipes = 8;
+inline bool is_shared(PtxPipe pipe) { return pipe == PtxPipe::memory || pipe == PtxPipe::sync; }
 std::string_view to_string(PtxPipe pipe);
 
 /// Rows of the table. `free`: usually no machine instruction at all (moves, kernel parameters, address casts).
@@ -46,6 +48,7 @@ struct InstructionCost {
   PtxPipe pipe = PtxPipe::none;
   double latency = 0, busy = 0;
   double issue = 0;               // issue slots: machine instructions it becomes
+  bool alu_or_fma = false;        // 32-bit sums and left shifts, which ptxas spreads over both pipes (IADD3 and IMAD)
 };
 /// The row, scaled to the instruction's own width (64-bit arithmetic, vectors).
 InstructionCost instruction_cost(const PtxInstruction& instruction, const LatencyTable& table);

@@ -64,6 +64,8 @@ class Decoder {
   /// Whole KV cache, [layers, kv_heads, 2, context, head_dim] in the recipe's format.
   Result<void> write_kv(std::span<const std::byte> kv);
   Result<void> read_kv(std::span<std::byte> kv);
+  /// Bytes of the exchange workspace from `offset` on.
+  Result<void> read_workspace(std::int64_t offset, std::span<std::byte> to);
   /// Fills logits and tokens with a pattern no kernel writes, so that an element left unwritten is seen.
   Result<void> poison_outputs();
   /// Steps decoded with the present workspace, modulo 2^32: the epoch of the next launch.
