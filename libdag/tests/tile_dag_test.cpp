@@ -171,7 +171,7 @@ TEST(DagFileTest, AnEditedFileIsRefusedByName) {
   other_operators["operators"]["layers"] = 5;
   EXPECT_NE(says(other_operators).find("operators"), std::string::npos) << says(other_operators);
   Json newer = good;
-  newer["version"] = 2;
+  newer["version"] = 3;
   EXPECT_NE(says(newer).find("version"), std::string::npos) << says(newer);
   Json stray = good;
   stray["plan_"] = 1;
