@@ -14,6 +14,8 @@
 
 #include "adamk/codegen/facts.h"
 #include "adamk/cost/model.h"
+#include "adamk/dag/tile_dag.h"
+#include "adamk/dag/validator.h"
 #include "adamk/profile/statistics.h"
 #include "adamk/ptx/module.h"
 
@@ -24,6 +26,10 @@ Result<TileVariant> compile_variant(const DagFile& file) {
   TileVariant variant;
   variant.deployment = file.deployment;
   ADAMK_TRY(variant.schedule, make_schedule(file.deployment, *file.plan));
+  // The stamped kernel hands over and waits as the plan's own does: what can hang is not launched.
+  const Certificate certificate = validate(make_tile_dag(file.deployment, variant.schedule), file.deployment);
+  if (!certificate.ok)
+    return fail(Errc::bad_input, "plan {}: {}: {}", certificate.plan_hash, certificate.failed, certificate.counterexample);
   const std::string arch = file.deployment.target.arch();
   ADAMK_TRY(const std::string source, emit_source(file.deployment, variant.schedule));
   ADAMK_TRY(variant.kernel, compile(source, arch));

@@ -39,7 +39,7 @@ const std::array kProbes = {
     Probe{CostKind::convert, "cvt.rn.bf16x2.f32",
           "asm volatile(\"{ .reg .b32 t; cvt.rn.bf16x2.f32 t, %0, %1; mov.b32 %0, t; }\" : \"+f\"(f$) : \"f\"(fb));"},
     Probe{CostKind::special, "ex2.approx.ftz.f32", "asm volatile(\"ex2.approx.ftz.f32 %0, %0;\" : \"+f\"(f$));"},
-    Probe{CostKind::divide, "div.rn.f32", "asm volatile(\"div.rn.f32 %0, %0, %1;\" : \"+f\"(f$) : \"f\"(fb));"},
+    Probe{CostKind::divide, "div.rn.f32", "asm volatile(\"div.rn.f32 %0, %0, %1;\" : \"+f\"(f$) : \"f\"(fe));"},   // by 1: stays normal
     Probe{CostKind::shuffle, "shfl.sync.bfly.b32",
           "asm volatile(\"shfl.sync.bfly.b32 %0, %0, 1, 31, -1;\" : \"+r\"(r$));"},
     Probe{CostKind::vote, "vote.sync.ballot.b32 behind setp",
@@ -126,7 +126,7 @@ __device__ __forceinline__ u32 now() {
   u32 r0 = base + 4 * threadIdx.x, r1 = r0 + 4096, r2 = r0 + 8192, r3 = r0 + 12288;                                      \
   u32 v0 = base + 4 * 4096 + 16 * (threadIdx.x % 1024), v1 = v0, v2 = v0, v3 = v0;                                       \
   u32 m0 = base + 4 * 8192, m1 = m0, m2 = m0, m3 = m0, b0 = rb, b1 = rb, b2 = rb, b3 = rb;                               \
-  float f0 = zero + 1.5f, f1 = f0, f2 = f0, f3 = f0, fb = rb * 1.25f, fc = rb * 0.5f;                                    \
+  float f0 = zero + 1.5f, f1 = f0, f2 = f0, f3 = f0, fb = rb * 1.25f, fc = rb * 0.5f, fe = rb;                                   \
   float d0[4] = {f0, f0, f0, f0}, d1[4] = {f0, f0, f0, f0}, d2[4] = {f0, f0, f0, f0}, d3[4] = {f0, f0, f0, f0};          \
   u64 g0 = (u64)p.ring, g1 = g0, g2 = g0, g3 = g0, n0 = (u64)p.line, n1 = n0, n2 = n0, n3 = n0;                          \
   u32* own = p.words + 4096 + threadIdx.x;                                                                               \

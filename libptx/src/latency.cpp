@@ -11,6 +11,8 @@ constexpr std::string_view kAmpere = "Abdelkhalik et al. 2022, arXiv 2208.11174 
 constexpr std::string_view kTensor = "Sun et al. 2022, arXiv 2206.02874 (A100, RTX 3070 Ti)";
 constexpr std::string_view kHopper = "Luo et al. 2024, arXiv 2402.13499 (A100, RTX 4090, H100)";
 constexpr std::string_view kMeasured = "measured on an H200 (adamk-profile latencies)";
+constexpr std::string_view kMeasuredGuide = "latency measured on an H200 (adamk-profile latencies), throughput of the CUDA guide";
+constexpr std::string_view kMeasuredLatency = "latency measured on an H200 (adamk-profile latencies), throughput assumed";
 constexpr std::string_view kFitted = "fitted on an H200 to the tiles of plans 1, 3, 5, ... of scripts/tile-variants";
 constexpr std::string_view kAssumed = "assumed: no published figure";
 constexpr std::string_view kAssumedHopper = "assumed: as measured on sm_90";
@@ -69,19 +71,21 @@ Rows rows_of(int sm) {
     for (const CostKind kind : {CostKind::load_global, CostKind::atomic_global}) at(rows, kind).latency = 273;
     at(rows, CostKind::load_constant).latency = 43.4;
   } else if (sm == 90 || sm == 100) {
-    const std::string_view source = sm == 90 ? kMeasured : kAssumedHopper, fitted = sm == 90 ? kFitted : kAssumedHopper;
+    const std::string_view source = sm == 90 ? kMeasured : kAssumedHopper, fitted = sm == 90 ? kFitted : kAssumedHopper,
+                           part_guide = sm == 90 ? kMeasuredGuide : kAssumedHopper,
+                           part_assumed = sm == 90 ? kMeasuredLatency : kAssumedHopper;
     const auto set = [&](CostKind kind, double latency, double busy) {
       at(rows, kind) = {at(rows, kind).pipe, latency, busy, source};
     };
     set(CostKind::integer, 4, 2);
     set(CostKind::multiply, 4, 2);
-    set(CostKind::float_add, 4, 1);
+    at(rows, CostKind::float_add) = {PtxPipe::fma, 4, 1, part_guide};
     set(CostKind::convert, 4, 2);
     set(CostKind::special, 17, 8);
     set(CostKind::divide, 44, 17);
     set(CostKind::shuffle, 24, 1);
     set(CostKind::vote, 13, 2);
-    set(CostKind::mma, 24, 6);
+    at(rows, CostKind::mma) = {PtxPipe::tensor, 24, 6, part_assumed};
     set(CostKind::load_shared, 23, 1);
     set(CostKind::load_matrix, 23, 1);
     set(CostKind::load_constant, 34, 1);
