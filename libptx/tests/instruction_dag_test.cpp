@@ -125,6 +125,53 @@ TEST(InstructionDag, a_pipe_that_all_warps_ask_of_outweighs_the_critical_path) {
   EXPECT_EQ(piece(dag).bound, "memory");
 }
 
+// ---- warps interleaved -----------------------------------------------------------------------------------------------------
+
+std::string loop_of(const std::string& statements) {
+  return "mov.u32 %r5, 0;\nTILE:\n" + statements +
+         "add.s32 %r5, %r5, 1;\nsetp.lt.s32 %p4, %r5, %r1;\n@%p4 bra TILE;\n";
+}
+
+TEST(InterleavedClocks, what_one_time_through_leaves_to_the_next_bounds_a_warp_and_issue_slots_bound_many) {
+  std::string chain;
+  for (int i = 0; i < 10; ++i) chain += "fma.rn.f32 %f1, %f1, %f2, %f3;\n";
+  const InstructionDag dag = dag_of(loop_of(chain));
+  // Ten fmas, each 4 clocks behind the last, the first behind the tenth of the time before. Two warps a scheduler fit between.
+  EXPECT_DOUBLE_EQ(interleaved_clocks(piece(dag, "loop 1"), 1), 40);
+  EXPECT_DOUBLE_EQ(interleaved_clocks(piece(dag, "loop 1"), 8), 40);
+  // Eight warps a scheduler: 13 instructions each, one a clock.
+  EXPECT_NEAR(interleaved_clocks(piece(dag, "loop 1"), 32), 8 * 13, 4);
+}
+
+TEST(InterleavedClocks, shared_memory_is_one_for_all_warps) {
+  std::string loads;
+  for (int i = 0; i < 8; ++i) loads += fmt::format("ld.shared.v4.u32 {{%r10, %r11, %r12, %r13}}, [%r4+{}];\n", 2048 + 16 * i);
+  const InstructionDag dag = dag_of(loop_of(loads));
+  // 8 loads of 512 bytes from each of 8 warps, 128 bytes a clock.
+  EXPECT_NEAR(interleaved_clocks(piece(dag, "loop 1"), 8), 256, 2);
+  EXPECT_LT(interleaved_clocks(piece(dag, "loop 1"), 2), 128);
+}
+
+TEST(InterleavedClocks, a_branch_over_little_is_no_branch_and_one_over_more_is) {
+  const auto skipping = [](int skipped) {
+    std::string body = "setp.lt.s32 %p1, %r5, 4;\n@%p1 bra L;\n";
+    for (int i = 0; i < skipped; ++i) body += "add.s32 %r6, %r6, %r5;\n";
+    return dag_of(loop_of(body + "L:\nfma.rn.f32 %f1, %f1, %f2, %f3;\n"));
+  };
+  const auto ends = [](const InstructionDag& dag) {
+    const auto& nodes = piece(dag, "loop 1").nodes;
+    return std::count_if(nodes.begin(), nodes.end(), [](const InstructionNode& node) { return node.ends_stretch; });
+  };
+  EXPECT_EQ(ends(skipping(3)), 1);    // the loop's own
+  EXPECT_EQ(ends(skipping(40)), 2);
+}
+
+TEST(InterleavedClocks, of_nothing_or_of_no_warps_is_nothing) {
+  EXPECT_EQ(interleaved_clocks(InstructionPiece{}, 8), 0);
+  const InstructionDag dag = dag_of(loop_of("fma.rn.f32 %f1, %f1, %f2, %f3;\n"));
+  EXPECT_EQ(interleaved_clocks(piece(dag, "loop 1"), 0), 0);
+}
+
 // ---- hazards ---------------------------------------------------------------------------------------------------------------
 
 TEST(InstructionDag, registers_and_predicates_carry_raw_war_and_waw) {
