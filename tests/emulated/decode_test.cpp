@@ -8,7 +8,7 @@ const std::vector<Variant>& variants() {
   const auto bf16 = WeightsFormat::bf16, fp16 = WeightsFormat::fp16;
   static const std::vector<Variant> all = {
       {"tagged_sm89", "l20", 2, bf16, every_input(Exchange::tagged)},
-      {"tagged_sm90a", "h200", 4, bf16, every_input(Exchange::tagged)},
+      {"tagged_sm90a", "h200", 8, bf16, every_input(Exchange::tagged)},
       {"counter_sm89", "l20", 3, fp16, every_input(Exchange::counter)},
       {"counter_sm90a", "h200", 2, bf16, every_input(Exchange::counter)},
       {"barrier_sm89", "l20", 2, bf16, every_input(Exchange::barrier)},
@@ -21,8 +21,6 @@ const std::vector<Variant>& variants() {
       {"fused_attention_barrier_sm90a", "h200", 2, bf16, both(attention_fused, every_input(Exchange::barrier))},
       {"silu_apart_sm90a", "h200", 2, bf16, silu_apart},
       {"paced_sm89", "l20", 2, bf16, paced},
-      {"paced_sm90a", "h200", 2, bf16, paced},
-      {"eight_sms_sm90a", "h200", 8, bf16, [](Plan&) {}},
   };
   return all;
 }
@@ -46,7 +44,7 @@ std::vector<Variant> every_combination() {
   return all;
 }
 
-/// A step over random KV, then a prompt of two tokens and four more: three launches of at most three steps, epoch after epoch.
+/// A step over random KV, then a prompt of two tokens and three more: three launches of at most three steps, epoch after epoch.
 void expect_reference_tokens(const Variant& variant, std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("{}, seed {}", variant.name, seed));
   const Subject& made = subject(variant);
@@ -55,13 +53,13 @@ void expect_reference_tokens(const Variant& variant, std::uint64_t seed) {
   VerifyOptions options;
   options.positions = {37};
   options.prompt = {'O', 'n'};
-  options.greedy_tokens = 4;
+  options.greedy_tokens = 3;
   options.seed = seed;
   const auto report = verify_decoder(*running->decoder, made.deployment, *made.weights, options);
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_TRUE(report->passed()) << report->failure;
-  EXPECT_EQ(report->greedy.compared, 5);
-  EXPECT_EQ(report->greedy.equal, 5);   // no near tie either
+  EXPECT_EQ(report->greedy.compared, 4);
+  EXPECT_EQ(report->greedy.equal, 4);   // no near tie either
   const EmulationSummary summary = running->device->summary();
   EXPECT_EQ(summary.races, 0u);
   EXPECT_EQ(summary.launches, 3u);

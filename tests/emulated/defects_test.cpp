@@ -132,14 +132,58 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// Sites whose defect does no harm to these kernels, or none that these runs can show: how many at most, and why.
 struct Harmless {
-  std::string kind, where;   // "*": anywhere
+  std::string kernel, kind, where;   // empty: any; `kernel` is the start of its name
   int most;
   const char* why;
 };
 const std::vector<Harmless>& harmless() {
-  static const std::vector<Harmless> all = {};
+  constexpr const char* token = "the next token depends on what every warp of an SM with rows of the head did before: only an SM without needs this";
+  constexpr const char* again = "between the accesses stands another barrier of the warp";
+  constexpr const char* converge = "brings the lanes together; none reads what another wrote";
+  constexpr const char* twice = "two barriers stand between the polls and the hand-over; either is enough";
+  constexpr const char* window = "the window bounds what is in flight, for speed; what a ring stage holds is kept by its own barriers";
+  constexpr const char* drain = "copies are awaited by who reads them; the loader needs to only when the watchdog calls those away";
+  constexpr const char* few_steps = "shows after more steps of one launch than are run here";
+  constexpr const char* rare = "a first look that finds all there, which few interleavings have";
+  constexpr const char* unused = "barriers of plain inputs and of an attention stage, which this kernel does not use";
+  static const std::vector<Harmless> all = {
+      {"", "fence after initialisation deleted", "entry", 1, "not asked for by the emulator: mbarriers have no asynchronous proxy there"},
+      {"", "warp barrier deleted", "consumer step", 1, token},
+      {"", "warp barrier deleted", "consumer attention", 1, again},
+      {"", "warp barrier deleted", "storer step", 2, token},
+      {"", "warp barrier deleted", "storer attention", 1, again},
+      {"", "warp barrier deleted", "storer output", 1, again},
+      {"", "warp barrier deleted", "storer down", 1, again},
+      {"", "warp barrier deleted", "launcher step", 2, twice},
+      {"fused", "warp barrier deleted", "launcher head", 1, twice},
+      {"fused", "warp barrier deleted", "consumer output", 1, again},
+      {"", "warp barrier deleted", "controller layer", 1, converge},
+      {"", "counter target one too far", "controller layer", 6, "a first look that fails is followed by another, which is as it was"},
+      {"", "counter target one short", "controller layer", 1, rare},
+      {"", "acquire made relaxed", "controller layer", 2, rare},
+      {"counter", "packet loaded weakly", "", 12, "plain values, ordered by the counter"},
+      {"barrier", "packet loaded weakly", "", 12, "plain values, ordered by the counter"},
+      {"", "parity swapped", "_Z5drainjjj", 1, drain},
+      {"", "wait left out", "_Z5drainjjj", 1, drain},
+      {"", "wait left out", "loader qkv", 1, window},
+      {"", "wait left out", "loader output", 1, window},
+      {"", "wait left out", "loader gate_up", 1, window},
+      {"", "wait left out", "loader down", 1, window},
+      {"", "wait left out", "loader head", 1, window},
+      {"", "wait left out", "launcher step", 1, token},
+      {"", "arrival doubled", "consumer step", 1, few_steps},
+      {"", "arrival doubled", "storer step", 1, few_steps},
+      {"", "initialised for one fewer", "entry", 1, few_steps},
+      {"tagged", "initialisation missing", "entry", 1, unused},
+      {"tagged", "initialised for one more", "entry", 1, unused},
+      {"fused", "initialisation missing", "entry", 3, unused},
+      {"fused", "initialised for one fewer", "entry", 1, unused},
+      {"fused", "initialised for one more", "entry", 3, unused},
+  };
   return all;
 }
+
+constexpr int kSeeds = 4;   // of what is not found at once
 
 class SweepNightly : public KernelTest, public ::testing::WithParamInterface<std::string> {};
 
@@ -152,7 +196,7 @@ TEST_P(SweepNightly, EverySiteOfEveryKindIsFoundOrHarmless) {
     const auto known = reached.find(line);
     if (known != reached.end()) return known->second;
     for (const Defect& defect : defects_of(ptx, unreached))
-      if (defect.line == line) return reached[line] = run_defect(variant, defect.ptx, 4).found == "fault";
+      if (defect.line == line) return reached[line] = run_defect(variant, defect.ptx, kSeeds).found == "fault";
     return true;
   };
   fmt::print("{}: kind | sites | race | deadlock | fault | wrong | not reached | harmless\n", variant.name);
@@ -161,7 +205,7 @@ TEST_P(SweepNightly, EverySiteOfEveryKindIsFoundOrHarmless) {
     int sites = 0;
     for (const Defect& defect : defects_of(ptx, kind)) {
       ++sites;
-      Outcome outcome = run_defect(variant, defect.ptx, 4);
+      Outcome outcome = run_defect(variant, defect.ptx, kSeeds);
       if (outcome.found.empty() && !stops(defect.line)) outcome.found = "not reached";
       ++counts[outcome.found];
       const std::string where = region(lines.at(defect.line));
@@ -177,7 +221,7 @@ TEST_P(SweepNightly, EverySiteOfEveryKindIsFoundOrHarmless) {
     for (const auto& [where, count] : missed) {
       int most = 0;
       for (const Harmless& each : harmless())
-        if (each.kind == kind && (each.where == "*" || each.where == where)) most += each.most;
+        if (variant.name.starts_with(each.kernel) && each.kind == kind && (each.where.empty() || each.where == where)) most += each.most;
       EXPECT_LE(count, most) << kind << " in " << where;
     }
   }
