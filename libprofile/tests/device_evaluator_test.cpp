@@ -128,9 +128,11 @@ DeviceEvaluatorOptions options_for(const FakeWorker& fake) {
 }
 
 Outcome evaluate(const FakeWorker& fake, const Deployment& deployment, const std::vector<Plan>& plans,
-                 const Evaluator::Stop& stop = {}) {
+                 const Evaluator::Stop& stop = {}, bool emulate = false) {
   Outcome outcome;
-  auto evaluator = DeviceEvaluator::create(options_for(fake));
+  DeviceEvaluatorOptions options = options_for(fake);
+  if (emulate) options.emulation = Emulation{deployment.target};
+  auto evaluator = DeviceEvaluator::create(std::move(options));
   if (!evaluator) {
     outcome.result = tl::unexpected(evaluator.error());
     return outcome;
@@ -231,6 +233,27 @@ TEST(DeviceEvaluator, nonsense_on_the_channel_is_a_crash) {
   EXPECT_EQ(evaluate(fake, deployment, plans_of(deployment, 1)).evaluations.at(0).status, Status::crashed);
   fake.answers["time"] = R"({"ok": true, "value": {"method": "cupti"}})";
   EXPECT_EQ(evaluate(fake, deployment, plans_of(deployment, 1)).evaluations.at(0).status, Status::crashed);
+}
+
+TEST(DeviceEvaluator, an_emulated_candidate_is_checked_and_never_timed) {
+  FakeWorker fake;
+  fake.answers["emulation"] = FakeWorker::ok(R"({"emulator.launches": 2, "emulator.races": 0, "note": "no number"})");
+  const Deployment deployment = small_deployment();
+  const Evaluation sound = evaluate(fake, deployment, plans_of(deployment, 1), {}, true).evaluations.at(0);
+  EXPECT_EQ(sound.status, Status::ok) << sound.message;
+  EXPECT_TRUE(sound.samples_us.empty());
+  EXPECT_EQ(sound.counters, (std::map<std::string, double>{{"emulator.launches", 2}, {"emulator.races", 0}}));
+  EXPECT_EQ(fake.asked("time"), 0);
+  const std::vector<std::pair<std::string, Status>> found = {{"data race: read after write at KV + 0x10", Status::wrong_result},
+                                                             {"deadlock: 3 waits can never end", Status::timeout},
+                                                             {"PTX line 7: stray", Status::crashed}};
+  for (const auto& [words, status] : found) {
+    fake.answers["verify"] = FakeWorker::error("machine", words);
+    const Evaluation broken = evaluate(fake, deployment, plans_of(deployment, 1), {}, true).evaluations.at(0);
+    EXPECT_EQ(broken.status, status) << words;
+    EXPECT_EQ(broken.message, "verifying: " + words);
+    EXPECT_EQ(broken.counters.size(), 2u);
+  }
 }
 
 TEST(DeviceEvaluator, a_watchdog_is_a_timeout_and_a_healthy_worker_goes_on) {
