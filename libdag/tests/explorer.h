@@ -30,6 +30,9 @@ enum class OpKind : std::uint8_t {
   fence,     // releases with every relaxed store behind it, acquires from every relaxed load before it
 };
 
+/// A wait that does not say its turn is for the next of its parity.
+inline constexpr int kAnyTurn = -1000000;
+
 /// For reports.
 struct Where {
   int step = -1, layer = -1, stage = -1, tile = -1;
@@ -45,6 +48,8 @@ struct Op {
   bool relaxed = false;    // arrive, add, await: orders nothing
   bool output = false;     // of the system, where it computes
   int engine = 0;          // copy: copies of one engine complete in order
+  bool arrives = false;    // copy: its completion is an arrival, not a transaction
+  int turn = kAnyTurn;     // wait, arrive, expect, copy: the phases that must be complete when it passes; that it completes
   Where where = {};
 };
 
@@ -54,8 +59,9 @@ struct Thread {
 };
 
 struct System {
-  /// Values are worked out: what a thread writes is a hash of all that it has read so far and of the op's value, and no read is
-  /// told what it must find. Two systems that leave the same outputs in every order compute the same from the same data.
+  /// Values are worked out: what a thread writes is a hash of all that it has read so far, from which cells, and of the op's value,
+  /// and no read is told what it must find. Reading the same again changes nothing. Two systems that leave the same outputs in every
+  /// order compute the same from the same data.
   bool computes = false;
   std::vector<Thread> threads;
   int engines = 0;

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <random>
-
 #include "dag_fixtures.h"
 
 namespace adamk::explorer {
@@ -82,36 +79,6 @@ TEST(KernelSystem, EveryKindIsSoundInOneExecution) {
     EXPECT_EQ(v.executions, 1) << instance.name;
     EXPECT_GT(v.steps, 500) << instance.name;
   }
-}
-
-TEST(KernelSystem, Stress) {
-  std::mt19937_64 random(1);
-  std::map<std::string, int> counts;
-  std::vector<System> systems;
-  std::vector<Outputs> outputs;
-  for (const Instance& instance : instances()) systems.push_back(instance.system());
-  for (const System& s : systems) outputs.push_back(explore(s).outputs);
-  for (int i = 0; i < 5000; ++i) {
-    const std::size_t which = random() % systems.size();
-    System s = systems[which];
-    std::vector<Op>& ops = s.threads[random() % s.threads.size()].ops;
-    const std::size_t at = random() % ops.size();
-    Op& op = ops[at];
-    const int how = static_cast<int>(random() % 5);
-    const auto kind = op.kind;
-    switch (how) {
-      case 0: ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(at)); break;
-      case 1: std::swap(op, ops[(at + 1) % ops.size()]); break;
-      case 2: if (op.kind == OpKind::wait) op.argument ^= 1; else if (op.kind == OpKind::await || op.kind == OpKind::poll || op.kind == OpKind::publish) op.argument += random() % 2 ? 1 : -1; break;
-      case 3: op.relaxed = true; break;
-      default: { const Op copy = op; ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at), copy); break; }
-    }
-    const Verdict v = explore(s, {}, &outputs[which]);
-    if (v.defect == Defect::none && how == 0) ++counts["kept deletions of kind " + std::to_string(static_cast<int>(kind))];
-    ++counts[std::to_string(how) + " " + std::string(to_string(v.defect))];
-    if (v.defect == Defect::undecided || v.executions > 200) printf("%d how %d kind %d: %s %ld executions %ld steps\n", i, how, static_cast<int>(kind), std::string(to_string(v.defect)).c_str(), v.executions, v.steps);
-  }
-  for (auto& [k, v] : counts) printf("%s: %d\n", k.c_str(), v);
 }
 
 }  // namespace
