@@ -48,6 +48,9 @@ Counterexample check_indices(const Subject& s) {
         if ((needs_barrier && op.barrier < 0) || (needs_counter && op.counter < 0) || (needs_use && op.use < 0) ||
             ((takes(op.kind) || puts(op.kind)) && op.tensor < 0))
           return at(s, program, section, op) + " does not say of what";
+        if (op.kind == SyncKind::copy && p.barriers[static_cast<std::size_t>(op.barrier)].copies < 1)
+          return fmt::format("{}: mbarrier {} waits for no copies", at(s, program, section, op),
+                             p.barriers[static_cast<std::size_t>(op.barrier)].name);
         if (op.each != Each::stage && (op.when != When::always || op.after_first))
           return at(s, program, section, op) + " is conditional for single tasks, which no warp can be";
       }

@@ -53,7 +53,7 @@ RunResult ProtocolRun::run() {
 }
 
 int ProtocolRun::model_layer(int layer) const {
-  if (layer >= size_.layers) return dag_.layers;
+  if (layer >= size_.layers) return dag_.layers + layer - size_.layers;
   return layer + 1 == size_.layers ? dag_.layers - 1 : layer;
 }
 

@@ -121,6 +121,9 @@ bool ProtocolRun::copy(Warp& w, const SyncOp& op, int use) {
     b.pending.order[at] = b.pending.memory[at] = static_cast<Tick>(turn);
     ++b.copies;
   }
+  if (b.copies > p_.barriers[index(op.barrier)].copies)
+    return deadlock(fmt::format("{} starts a copy for turn {} of {}, which does not wait for more than {}", here(w), turn,
+                                barrier_name(w, op, use), p_.barriers[index(op.barrier)].copies));
   b.arrived.push_back(landing);
   started_[static_cast<int>(&w - all_.data())].push_back(landing);
   return complete_if_full(b, w, op, use);
