@@ -72,6 +72,40 @@ Counterexample check_slices(const Subject& s, const DagStage& stage, std::int64_
   return {};
 }
 
+/// The elements of an input that belong to the columns of a K slice.
+std::vector<ColumnView> needed_views(const Subject& s, const std::string& stage, const std::string& tensor) {
+  const Model& model = s.model();
+  const std::int64_t hidden = model.hidden, ffn = model.ffn, q = model.q_rows(), kv = model.kv_rows(), dim = model.head_dim;
+  if (tensor == "hidden" || tensor == "hidden_mid") return {{0, hidden, hidden, 1}};
+  if (tensor == "ffn") return s.fused_silu ? std::vector<ColumnView>{{0, ffn, ffn, 1}} : std::vector<ColumnView>{{0, ffn, ffn, 1}, {ffn, ffn, ffn, 1}};
+  if (stage == "output" && tensor == "qkv") return {{0, q, q, dim}, {q, kv, q, dim}, {q + kv, kv, q, dim}};
+  const std::int64_t elements = s.tensor(s.dag.find_tensor(tensor)).elements;
+  if (stage == "output" && tensor == "kv_cache") return {{0, elements, q, elements / model.kv_heads}};
+  std::vector<ColumnView> views;
+  if (tensor != "attention" && tensor != "attention_sums") return views;
+  const std::int64_t of_split = tensor == "attention" ? q : model.heads;
+  for (std::int64_t begin = 0; begin < elements; begin += of_split) views.push_back({begin, of_split, q, 1});
+  return views;
+}
+
+/// Warps that do not touch all of a tensor touch what belongs to their K slice.
+Counterexample check_views(const Subject& s) {
+  for (const WarpProgram& program : s.dag.protocol.programs) {
+    for (const ProgramSection& section : program.sections) {
+      for (const SyncOp& op : section.ops) {
+        if (op.views.empty()) continue;
+        const bool sliced = section.stage >= 0 && op.tensor >= 0 && program.role == WarpRole::consumer && !s.stage(section.stage).slices.empty();
+        std::vector<ColumnView> found = op.views;
+        std::sort(found.begin(), found.end(), [](const ColumnView& a, const ColumnView& b) { return a.begin < b.begin; });
+        if (sliced && found == needed_views(s, s.stage(section.stage).name, s.tensor(op.tensor).name)) continue;
+        return fmt::format("the {}'s '{}'{} takes other elements than those of its warps' K slices", to_string(program.role), to_string(op.kind),
+                           section.stage < 0 ? "" : fmt::format(" of {} in stage {}", op.tensor < 0 ? "nothing" : s.tensor(op.tensor).name, s.stage(section.stage).name));
+      }
+    }
+  }
+  return {};
+}
+
 /// The tensors whose every element a tile's product needs.
 std::vector<std::string> whole_inputs(const Subject& s, const std::string& stage) {
   std::vector<std::string> names;
@@ -273,6 +307,7 @@ Counterexample check_operands(const Subject& s) {
     if (stage.section == Section::prologue || stage.name == "argmax") continue;
     if (auto found = stage.name == "attention" ? check_attention(s, stage) : check_gemv(s, stage)) return found;
   }
+  if (auto found = check_views(s)) return found;
   return check_tokens(s);
 }
 

@@ -1,5 +1,6 @@
 // protocol: the programs touch what the tasks declare, and in a way that its storage allows; and where that storage lies.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -90,10 +91,86 @@ Counterexample check_kind(const Subject& s, const std::string& who, const SyncOp
   return {};
 }
 
+/// A role's accesses to one tensor in one stage.
+using Touch = std::tuple<int, WarpRole, int, bool>;   // stage, role, tensor, writes
+
+/// An operation and where it stands in its program.
+struct Done {
+  const SyncOp* op;
+  int at;
+};
+
+struct Accesses {
+  std::map<Touch, std::set<int>> declared;        // the SMs whose tasks say so
+  std::map<Touch, std::vector<Done>> done;
+};
+
+/// Left out in the first layer: what comes from a layer before may be, and then comes from elsewhere.
+bool comes_later(const Subject& s, const Touch& touch) {
+  const auto& [stage, role, tensor, writes] = touch;
+  return !writes && std::none_of(s.dag.edges.begin(), s.dag.edges.end(), [&](const EdgeSet& e) {
+    return e.hazard == Hazard::raw && e.tensor == tensor && e.to == stage && e.to_role == role && e.layer_distance == 0;
+  });
+}
+
+bool runs_on(const Subject& s, const SyncOp& op, int sm) {
+  if (op.when == When::always) return true;
+  const std::vector<TaskRange>& ranges = s.stage(op.stage).ranges;
+  const bool busy = std::any_of(ranges.begin(), ranges.end(), [&](const TaskRange& r) { return r.role == WarpRole::storer && r.sm == sm; });
+  return busy == (op.when == When::busy);
+}
+
+Counterexample check_done(const Subject& s, const Touch& touch, const std::set<int>& sms, const std::vector<Done>& done) {
+  const auto& [stage, role, tensor, writes] = touch;
+  const auto says = [&](const char* but) {
+    return fmt::format("tasks of the {} in stage {} {} {}, but its program {}", to_string(role), s.stage(stage).name, writes ? "write" : "read",
+                       s.tensor(tensor).name, but);
+  };
+  if (done.empty()) return says("never does");
+  const auto always = [&](const Done& d) { return !d.op->after_first || comes_later(s, touch); };
+  if (std::none_of(done.begin(), done.end(), always)) return says("leaves that out in the first layer");
+  for (const int sm : sms) {
+    if (std::none_of(done.begin(), done.end(), [&](const Done& d) { return always(d) && runs_on(s, *d.op, sm); }))
+      return says("leaves that out on SM ") + std::to_string(sm);
+  }
+  return {};
+}
+
+/// Is what is put there made of what is taken here? Positions are appended as they come from other SMs; what the tasks of a role alone
+/// write and read they work out from that and from positions, before their first slot is full.
+bool made_of(const Subject& s, const Accesses& accesses, const Touch& put, const Touch& take) {
+  const auto kept = [&](int tensor) {
+    return std::none_of(accesses.declared.begin(), accesses.declared.end(), [&](const auto& d) {
+      const auto& [stage, role, of, writes] = d.first;
+      return of == tensor && (stage != std::get<0>(put) || role != std::get<1>(put));
+    });
+  };
+  const int made = std::get<2>(put), taken = std::get<2>(take);
+  if (!s.tensor(taken).appended && kept(taken)) return false;
+  const bool crosses = s.dag.protocol.storages[static_cast<std::size_t>(s.tensor(taken).storage)].space == MemorySpace::global && !s.tensor(taken).appended;
+  if (s.tensor(made).appended) return crosses;
+  return crosses || s.tensor(taken).appended || !kept(made);
+}
+
+/// What a role puts out in a stage is made of what it has taken there, so it takes all of that before.
+Counterexample check_taken_before(const Subject& s, const Accesses& accesses) {
+  for (const auto& [put, puts] : accesses.done) {
+    const auto& [stage, role, tensor, writes] = put;
+    for (const auto& [take, takers] : accesses.done) {
+      if (!writes || std::get<0>(take) != stage || std::get<1>(take) != role || std::get<3>(take) || !made_of(s, accesses, put, take)) continue;
+      for (const Done& p : puts) {
+        if (std::none_of(takers.begin(), takers.end(), [&](const Done& t) { return t.at < p.at; }))
+          return fmt::format("the {} in stage {} puts {} out before it has taken {}", to_string(role), s.stage(stage).name, s.tensor(tensor).name,
+                             s.tensor(std::get<2>(take)).name);
+      }
+    }
+  }
+  return {};
+}
+
 /// Every declared access of memory that is written has an operation that does it, and the other way round.
 Counterexample check_accesses(const Subject& s) {
-  using Touch = std::tuple<int, WarpRole, int, bool>;   // stage, role, tensor, writes
-  std::set<Touch> done, declared;
+  Accesses accesses;
   std::set<int> written;
   for (const DagStage& stage : s.dag.stages) {
     for (const TaskRange& range : stage.ranges)
@@ -102,10 +179,11 @@ Counterexample check_accesses(const Subject& s) {
   const auto shared = [&](int tensor) { return written.contains(tensor) && s.tensor(tensor).storage >= 0; };
   for (std::size_t stage = 0; stage < s.dag.stages.size(); ++stage) {
     for (const TaskRange& range : s.dag.stages[stage].ranges) {
-      for (const auto* accesses : {&range.reads, &range.writes}) {
-        for (const Access& access : *accesses)
-          if (shared(access.region.tensor))
-            declared.insert({static_cast<int>(stage), range.role, access.region.tensor, accesses == &range.writes});
+      for (const auto* of : {&range.reads, &range.writes}) {
+        for (const Access& access : *of) {
+          const Touch touch{static_cast<int>(stage), range.role, access.region.tensor, of == &range.writes};
+          if (shared(access.region.tensor)) accesses.declared[touch].insert(range.sm);
+        }
       }
     }
   }
@@ -115,18 +193,15 @@ Counterexample check_accesses(const Subject& s) {
         if (!takes(op.kind) && !puts(op.kind)) continue;
         if (auto found = check_kind(s, at(s, program, section, op), op)) return found;
         const Touch touch{section.stage, program.role, op.tensor, puts(op.kind)};
-        if (!declared.contains(touch))
+        if (!accesses.declared.contains(touch))
           return fmt::format("{} touches {}, which none of its tasks declares", at(s, program, section, op), s.tensor(op.tensor).name);
-        done.insert(touch);
+        accesses.done[touch].push_back({&op, static_cast<int>(&op - section.ops.data())});
       }
     }
   }
-  for (const auto& [stage, role, tensor, writes] : declared) {
-    if (!done.contains({stage, role, tensor, writes}))
-      return fmt::format("tasks of the {} in stage {} {} {}, but its program never does", to_string(role), s.stage(stage).name,
-                         writes ? "write" : "read", s.tensor(tensor).name);
-  }
-  return {};
+  for (const auto& [touch, sms] : accesses.declared)
+    if (auto found = check_done(s, touch, sms, accesses.done[touch])) return found;
+  return check_taken_before(s, accesses);
 }
 
 /// Registers go from a warp to itself only.
@@ -185,6 +260,19 @@ std::int64_t bytes_at_once(const Subject& s, int id) {
   return most * tensor.element_bytes;
 }
 
+/// Slots are filled anew for every use, by whichever tensor; anything else that lies in a storage lies there alone.
+Counterexample check_sharing(const Subject& s) {
+  std::map<int, const DagTensor*> alone;
+  for (const DagTensor& tensor : s.dag.tensors) {
+    if (tensor.storage < 0) continue;
+    const Storage& storage = s.dag.protocol.storages[static_cast<std::size_t>(tensor.storage)];
+    if (storage.space == MemorySpace::shared && (storage.by_warp || storage.slots > 1)) continue;
+    const auto [at, fresh] = alone.try_emplace(tensor.storage, &tensor);
+    if (!fresh) return fmt::format("storage {} holds both {} and {}", storage.name, at->second->name, tensor.name);
+  }
+  return {};
+}
+
 Counterexample check_sizes(const Subject& s) {
   for (std::size_t t = 0; t < s.dag.tensors.size(); ++t) {
     const DagTensor& tensor = s.dag.tensors[t];
@@ -223,6 +311,7 @@ Counterexample check_protocol(const Subject& s) {
   if (auto found = check_warps(s)) return found;
   if (auto found = check_accesses(s)) return found;
   if (auto found = check_registers(s)) return found;
+  if (auto found = check_sharing(s)) return found;
   return check_sizes(s);
 }
 
