@@ -14,11 +14,15 @@ namespace {
 
 constexpr int kRoles = 4;
 
-/// A role of a stage; nodes of one section are numbered in program order.
-int node(int stage, WarpRole role) { return stage * kRoles + static_cast<int>(role); }
+/// The launcher begins a step, and ends it.
+int turned(const TileDag& dag, int stage) { return dag.stages[static_cast<std::size_t>(stage)].section == Section::prologue ? 1 : 0; }
+
+/// A role of a stage; nodes of one section are numbered in the order in which data goes through them.
+int node(const TileDag& dag, int stage, WarpRole role) { return stage * kRoles + (static_cast<int>(role) + turned(dag, stage)) % kRoles; }
 
 std::string name(const Subject& s, int n) {
-  return fmt::format("{} {}", s.stage(n / kRoles).name, to_string(static_cast<WarpRole>(n % kRoles)));
+  const int role = (n + kRoles - turned(s.dag, n / kRoles)) % kRoles;
+  return fmt::format("{} {}", s.stage(n / kRoles).name, to_string(static_cast<WarpRole>(role)));
 }
 Section section(const Subject& s, int n) { return s.stage(n / kRoles).section; }
 
@@ -28,7 +32,7 @@ class CycleFinder {
   explicit CycleFinder(const TileDag& dag) : next_(dag.stages.size() * kRoles), state_(next_.size(), 0) {
     for (const EdgeSet& edge : dag.edges) {
       if (edge.layer_distance == 0 && edge.step_distance == 0)
-        next_[static_cast<std::size_t>(node(edge.from, edge.from_role))].push_back(node(edge.to, edge.to_role));
+        next_[static_cast<std::size_t>(node(dag, edge.from, edge.from_role))].push_back(node(dag, edge.to, edge.to_role));
     }
   }
   std::vector<int> find() {
@@ -66,7 +70,7 @@ Users users_of(const TileDag& dag) {
   Users users;
   for (std::size_t stage = 0; stage < dag.stages.size(); ++stage) {
     for (const TaskRange& range : dag.stages[stage].ranges) {
-      const int n = node(static_cast<int>(stage), range.role);
+      const int n = node(dag, static_cast<int>(stage), range.role);
       for (const Access& access : range.reads) users.readers[access.region.tensor].insert(n);
       for (const Access& access : range.writes) users.writers[access.region.tensor].insert(n);
     }
@@ -121,11 +125,11 @@ bool follows(const Subject& s, int from, int to, int layers, int steps) {
     const auto [at, layer, step] = open.back();
     open.pop_back();
     for (const EdgeSet& edge : s.dag.edges) {
-      if (edge.hazard != Hazard::raw || edge.via == Via::path || node(edge.from, edge.from_role) != at) continue;
+      if (edge.hazard != Hazard::raw || edge.via == Via::path || node(s.dag, edge.from, edge.from_role) != at) continue;
       const int next_step = step + edge.step_distance;
       const int next_layer = next_step > 0 ? 0 : layer + edge.layer_distance;
       if (next_step > steps || (steps == 0 && next_layer > layers) || next_layer > 1) continue;
-      const std::array<int, 3> next = {node(edge.to, edge.to_role), next_layer, next_step};
+      const std::array<int, 3> next = {node(s.dag, edge.to, edge.to_role), next_layer, next_step};
       if (next[0] == to) return true;
       if (seen.insert(next).second) open.push_back(next);
     }
@@ -149,7 +153,7 @@ Counterexample check_same_sm(const Subject& s, const EdgeSet& edge) {
 
 Counterexample check_edge(const Subject& s, const EdgeSet& edge) {
   const DagTensor& tensor = s.tensor(edge.tensor);
-  const int from = node(edge.from, edge.from_role), to = node(edge.to, edge.to_role);
+  const int from = node(s.dag, edge.from, edge.from_role), to = node(s.dag, edge.to, edge.to_role);
   if (edge.via == Via::path) {
     if (follows(s, from, to, edge.layer_distance, edge.step_distance)) return {};
     return fmt::format("{} reads {}, which {} writes, and no path of other edges orders the two", name(s, to), tensor.name,
@@ -169,8 +173,8 @@ Counterexample check_reads_follow_writes(const Subject& s, const Users& users) {
     for (const int reader : readers) {
       for (const Need& need : needed_writes(s, s.tensor(tensor_id), writers->second, reader)) {
         const auto edge = std::find_if(s.dag.edges.begin(), s.dag.edges.end(), [&](const EdgeSet& e) {
-          return e.hazard == Hazard::raw && e.tensor == tensor_id && node(e.from, e.from_role) == need.from &&
-                 node(e.to, e.to_role) == reader && e.layer_distance == need.layer_distance &&
+          return e.hazard == Hazard::raw && e.tensor == tensor_id && node(s.dag, e.from, e.from_role) == need.from &&
+                 node(s.dag, e.to, e.to_role) == reader && e.layer_distance == need.layer_distance &&
                  e.step_distance == need.step_distance;
         });
         if (edge == s.dag.edges.end())

@@ -105,12 +105,16 @@ struct Accesses {
   std::map<Touch, std::vector<Done>> done;
 };
 
-/// Left out in the first layer: what comes from a layer before may be, and then comes from elsewhere.
+/// Left out in the first layer may be only what comes from the layer before.
 bool comes_later(const Subject& s, const Touch& touch) {
   const auto& [stage, role, tensor, writes] = touch;
-  return !writes && std::none_of(s.dag.edges.begin(), s.dag.edges.end(), [&](const EdgeSet& e) {
-    return e.hazard == Hazard::raw && e.tensor == tensor && e.to == stage && e.to_role == role && e.layer_distance == 0;
-  });
+  int sources = 0;
+  for (const EdgeSet& e : s.dag.edges) {
+    if (e.hazard != Hazard::raw || e.tensor != tensor || e.to != stage || e.to_role != role) continue;
+    if (e.layer_distance == 0) return false;
+    ++sources;
+  }
+  return !writes && sources > 0;
 }
 
 bool runs_on(const Subject& s, const SyncOp& op, int sm) {

@@ -58,7 +58,7 @@ struct Race {
 struct BarrierState {
   int pending = 0, transactions = 0, phase = 0;
   Clock order, order_now, known, known_now;   // of completed phases, of the current one
-  std::vector<int> before, now;               // arrivals of the last phase and of the current one, as steps
+  std::vector<int> earlier, before, now;      // arrivals of the last phase but one, of the last and of the current one, as steps
   struct Waited {
     int step = 0;
     bool covered = false;   // an arrival that this phase needs comes after it anyway
@@ -98,6 +98,7 @@ struct CellState {
 
 struct StartedCopy {
   const Op* op = nullptr;
+  int by = 0;
   Clock order, known;
 };
 
@@ -155,7 +156,7 @@ class Machine {
   }
   bool took(int actor, const Op& op, int cell, std::uint64_t value) {
     if (system_.computes) {
-      const std::uint64_t found = mix(value + mix(static_cast<std::uint64_t>(cell)));
+      const std::uint64_t found = mix(value + mix(index(cell) < system_.cell_keys.size() ? system_.cell_keys[index(cell)] : static_cast<std::uint64_t>(cell)));
       std::uint64_t& last = last_read_[index(actor) * cells_.size() + index(cell)];
       if (last != found) read_[index(actor)] += found;
       last = found;
@@ -352,8 +353,12 @@ bool Machine::wait(int actor, const Op& op) {
   if (b.phase != needed)
     return fail(Defect::missed_turn, fmt::format("{}: {} passes at phase {}, but it waited for phase {}", describe(op), name(actor),
                                                  b.phase, needed));
+  // The same parity two phases ago would have let it pass.
+  for (const int step : b.earlier) {
+    if (!knows(actor, step)) race(step, actor);
+  }
   join(order_[index(actor)], b.order);
-  for_agents(actor, op.lanes, [&](int a) { join(known_[index(a)], b.known); });
+  if (!op.relaxed) for_agents(actor, op.lanes, [&](int a) { join(known_[index(a)], b.known); });
   b.waited.push_back({static_cast<int>(steps_.size()) - 1, false});
   return true;
 }
@@ -399,6 +404,7 @@ bool Machine::arrive(int actor, const Op& op, int barrier, const Clock* known) {
   join(b.known, b.known_now);
   std::fill(b.order_now.begin(), b.order_now.end(), 0);
   std::fill(b.known_now.begin(), b.known_now.end(), 0);
+  b.earlier.swap(b.before);
   b.before.swap(b.now);
   b.now.clear();
   b.waited.clear();
@@ -556,7 +562,7 @@ bool Machine::invisible(int actor) {
     for_agents(actor, Lanes::all, [&](int a) { ++known_[index(a)][index(a)]; });
     switch (op.kind) {
       case OpKind::copy: {
-        StartedCopy copy{&op, order_[index(actor)], Clock(index(agents_))};
+        StartedCopy copy{&op, actor, order_[index(actor)], Clock(index(agents_))};
         for_agents(actor, op.lanes, [&](int a) { join(copy.known, known_[index(a)]); });
         copies_[index(op.engine)].push_back(std::move(copy));
         break;
@@ -571,6 +577,14 @@ bool Machine::invisible(int actor) {
       case OpKind::sync:
         join(known_[index(2 * actor)], known_[index(2 * actor + 1)]);
         join(known_[index(2 * actor + 1)], known_[index(2 * actor)]);
+        break;
+      case OpKind::end:
+        for (std::size_t e = 0; e < copies_.size(); ++e) {
+          for (std::size_t k = 0; k < copies_[e].size(); ++k) {
+            if (copies_[e][k].by == actor && order_[index(actor)][index(threads_) + e] <= k)
+              return fail(Defect::race, fmt::format("{} ends while a copy that it started may not have landed", name(actor)));
+          }
+        }
         break;
       default:   // fence
         for_agents(actor, op.lanes, [&](int a) {
@@ -590,7 +604,7 @@ std::string Machine::name(int actor) const {
 
 std::string Machine::describe(const Op& op) const {
   static constexpr std::string_view kinds[] = {"wait",    "arrive", "expect", "copy",  "read", "write", "load",
-                                               "store", "publish", "poll",   "add",    "await", "sync", "fence"};
+                                               "store", "publish", "poll",   "add",    "await", "sync", "end",   "fence"};
   const auto named = [](const std::vector<std::string>& names, int i) {
     return index(i) < names.size() ? names[index(i)] : std::to_string(i);
   };
@@ -599,7 +613,7 @@ std::string Machine::describe(const Op& op) const {
     text += fmt::format(" barrier {}", named(system_.barrier_names, op.object));
   else if (at_counter(op.kind))
     text += fmt::format(" counter {}", op.object);
-  else if (op.kind != OpKind::sync && op.kind != OpKind::fence)
+  else if (op.kind != OpKind::sync && op.kind != OpKind::end && op.kind != OpKind::fence)
     text += fmt::format(" {}", named(system_.cell_names, op.object));
   if (op.kind == OpKind::wait) text += fmt::format(" parity {}", op.argument);
   if (op.kind == OpKind::poll || op.kind == OpKind::publish) text += fmt::format(" tag {}", op.argument);

@@ -27,6 +27,7 @@ enum class OpKind : std::uint8_t {
   add,       // to counter `object`, one; releases what `lanes` know unless `relaxed`
   await,     // counter `object`, until it has reached `argument`; acquires unless `relaxed`
   sync,      // __syncwarp: lanes know what the others know
+  end,       // every copy that this thread started has landed, by the order of steps
   fence,     // releases with every relaxed store behind it, acquires from every relaxed load before it
 };
 
@@ -45,7 +46,7 @@ struct Op {
   int count = 1;
   int value = 0;           // what a write leaves in its cells, what a read must find there (but see System::computes)
   Lanes lanes = Lanes::all;
-  bool relaxed = false;    // arrive, add, await: orders nothing
+  bool relaxed = false;    // wait, arrive, add, await: orders nothing
   bool output = false;     // of the system, where it computes
   int engine = 0;          // copy: copies of one engine complete in order
   bool arrives = false;    // copy: its completion is an arrival, not a transaction
@@ -68,6 +69,7 @@ struct System {
   std::vector<int> barriers;    // arrivals of a phase
   std::vector<int> counters;    // at the start
   std::vector<int> cells;       // values at the start
+  std::vector<std::uint64_t> cell_keys;   // what a read from each means, where it is not the cell's number
   std::vector<std::string> stages, barrier_names, cell_names;   // for reports, may be empty
   int add_cells(int count) {
     cells.resize(cells.size() + static_cast<std::size_t>(count));

@@ -107,6 +107,21 @@ TEST(Explorer, ALaggingWaiterMissesTwoTurns) {
   EXPECT_EQ(verdict(s), Defect::none);
 }
 
+TEST(Explorer, AHastyWaiterMeetsTheParityOfTwoTurnsAgo) {
+  // The waiter's second turn looks like none at all, and nothing makes it wait for the first.
+  System s;
+  const int barrier = s.add_barrier(1);
+  Op second = wait(barrier, 1);
+  second.turn = 2;
+  s.threads = {{"fast", {arrive(barrier), arrive(barrier)}}, {"hasty", {second}}};
+  EXPECT_EQ(verdict(s), Defect::missed_turn);
+  s.threads[1].ops.insert(s.threads[1].ops.begin(), wait(barrier, 0));
+  EXPECT_EQ(verdict(s), Defect::missed_turn);   // now it may be late
+  s.threads[1].ops.insert(s.threads[1].ops.begin() + 1, arrive(barrier));
+  s.threads[0].ops.pop_back();
+  EXPECT_EQ(verdict(s), Defect::none);
+}
+
 // ---- tags -------------------------------------------------------------------------------------------------------------------
 
 TEST(Explorer, ATagOrdersItsOwnPacketOnly) {

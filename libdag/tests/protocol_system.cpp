@@ -146,6 +146,9 @@ class Builder {
     return seen;
   }
 
+  std::size_t bounds(std::size_t s, int cell) const {
+    return index(cuts_[s][index(cell)]) * 65537 + index(cell + 1 < static_cast<int>(cuts_[s].size()) ? cuts_[s][index(cell + 1)] : 0);
+  }
   int cells_of(std::size_t s) const { return std::max<int>(1, static_cast<int>(cuts_[s].size()) - 1); }
 
   void lay_out_memory() {
@@ -168,7 +171,12 @@ class Builder {
       if (appended.contains(static_cast<int>(s))) m.slots = dag_.layers * positions_;
       m.shares = apart() || copied.contains(static_cast<int>(s)) ? 2 : 1;
       const int copies = of.space == MemorySpace::shared ? grid_ : 1;
-      for (int sm = 0; sm < copies; ++sm) m.first.push_back(add_cells(m.slots * m.shares * m.parts, copies > 1 ? fmt::format("SM {} {}", sm, of.name) : of.name));
+      for (int sm = 0; sm < copies; ++sm) {
+        m.first.push_back(add_cells(m.slots * m.shares * m.parts, copies > 1 ? fmt::format("SM {} {}", sm, of.name) : of.name));
+        // Which slot does not matter to whoever finds in it what he must.
+        for (int i = 0; i < m.slots * m.shares * m.parts; ++i)
+          system_.cell_keys.push_back((s * 64 + index(sm)) * 1000003 + (in_slots || cuts_[s].empty() ? index(i % m.parts) : bounds(s, i % m.parts)));
+      }
       memory_.push_back(std::move(m));
     }
   }
@@ -234,6 +242,7 @@ class Builder {
     for (int lane = 0; lane < (apart() ? 2 : 1); ++lane) {
       std::vector<Op>& ops = system_.threads[index(w.thread + lane)].ops;
       if (!apart()) ops.push_back({.kind = OpKind::sync});
+      ops.push_back({.kind = OpKind::end});
       ops.push_back({.kind = OpKind::add, .object = launch_counter_});
       ops.push_back({.kind = OpKind::await, .object = launch_counter_, .argument = launch_ * all});
     }
@@ -258,7 +267,7 @@ class Builder {
   void run(Warp& w, const ProgramSection& section) {
     where_ = {step_, layer_, section.stage, -1};
     const std::vector<Task>& all = section.stage < 0 ? tasks(-1, w.program->role, w.sm) : tasks(section.stage, w.program->role, w.sm);
-    if (section.stage >= 0) take_constants(w, section.stage, all);
+    if (!all.empty()) take_constants(w, section.stage, all);
     const std::vector<SyncOp>& ops = section.ops;
     for (std::size_t i = 0; i < ops.size();) {
       if (ops[i].each == Each::stage) {
@@ -305,6 +314,7 @@ class Builder {
     auto [at, fresh] = constants_.try_emplace({w.thread, stage});
     if (fresh) {
       at->second = add_cells(1, "constants");
+      system_.cell_keys.push_back(~index(stage));
       std::size_t all_of_it = hash(all, index(stage) + 1);
       const std::vector<KSlice>& slices = dag_.stages[index(stage)].slices;
       if (w.program->role == WarpRole::consumer && index(w.number) < slices.size())
@@ -411,7 +421,7 @@ class Builder {
     if (op.kind == SyncKind::publish || op.kind == SyncKind::poll) made.argument = static_cast<int>(static_cast<std::uint32_t>(p_.tag.at(step_, layer_ + op.layer)));
     if (puts) {
       std::size_t seed = hash(of, index(where_.stage) + 1);
-      for (const int x : {step_, layer_, part, static_cast<int>(w.program->role)}) seed = seed * 31 + index(x + 2);
+      for (const int x : {step_, layer_, crosses(op.tensor) ? 0 : part, static_cast<int>(w.program->role)}) seed = seed * 31 + index(x + 2);
       made.value = value(seed);
       made.output = tensor(op.tensor).appended || (crosses(op.tensor) && dag_.stages[index(where_.stage)].section == Section::epilogue);
     }
@@ -435,6 +445,10 @@ class Builder {
     const bool whole = !apart() || op.lanes == LaneSet::first || op.kind == SyncKind::read;
     if (whole) {
       for (int share = 0; share < memory.shares; ++share) at(op.lanes, -1, run, share);
+      return;
+    }
+    if (runs_.lanes == LaneModel::first || runs_.lanes == LaneModel::others) {
+      for (int share = 0; share < memory.shares; ++share) at(op.lanes, runs_.lanes == LaneModel::first ? 0 : 1, run, share);
       return;
     }
     if (writes(op.kind) || runs_.lanes == LaneModel::shares) {

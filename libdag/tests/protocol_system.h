@@ -16,6 +16,8 @@ enum class LaneModel {
               // lane takes the first half of the cells ...
   swapped,    // ... the last half ...
   shares,     // ... what first lanes wrote
+  first,      // ... all of it, and writes all
+  others,     // ... nothing, and writes nothing
 };
 
 struct ProtocolRuns {

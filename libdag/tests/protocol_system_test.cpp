@@ -12,7 +12,7 @@ TEST(ProtocolSystem, EveryKindIsSoundInOneExecution) {
   for (const char* target : {"l20", "h200"}) {
     for (const Instance& instance : instances(target)) {
       const TileDag dag = make_tile_dag(instance.deployment, instance.plan).value();
-      for (const LaneModel lanes : {LaneModel::together, LaneModel::halves, LaneModel::swapped, LaneModel::shares}) {
+      for (const LaneModel lanes : {LaneModel::together, LaneModel::halves, LaneModel::swapped, LaneModel::shares, LaneModel::first, LaneModel::others}) {
         ProtocolRuns runs;
         runs.lanes = lanes;
         const Verdict v = explore(protocol_system(dag, runs));
