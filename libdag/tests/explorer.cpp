@@ -150,15 +150,18 @@ class Machine {
   /// What the op leaves in its cells.
   std::uint64_t written(int actor, const Op& op) {
     if (!system_.computes) return static_cast<std::uint64_t>(op.value);
-    const std::uint64_t value = mix(read_[index(actor)] + mix(static_cast<std::uint64_t>(op.value)));
-    if (op.output) outputs_[index(actor)].push_back(value);
+    const std::uint64_t taken = read_[index(actor)] + (op.position ? 0 : positions_[index(actor)]);
+    const std::uint64_t value = mix(taken + mix(static_cast<std::uint64_t>(op.value)));
+    // To write the same again puts out nothing.
+    if (op.output && (op.count == 0 || cells_[index(op.object)].value != value)) outputs_[index(actor)].push_back(value);
     return value;
   }
   bool took(int actor, const Op& op, int cell, std::uint64_t value) {
     if (system_.computes) {
-      const std::uint64_t found = mix(value + mix(index(cell) < system_.cell_keys.size() ? system_.cell_keys[index(cell)] : static_cast<std::uint64_t>(cell)));
+      const std::uint64_t key = system_.cell_keys.empty() ? static_cast<std::uint64_t>(cell) : system_.cell_keys[index(cell)];
+      const std::uint64_t found = mix(value + mix(key + mix(static_cast<std::uint64_t>(op.value))));
       std::uint64_t& last = last_read_[index(actor) * cells_.size() + index(cell)];
-      if (last != found) read_[index(actor)] += found;
+      if (last != found) (op.position ? positions_ : read_)[index(actor)] += found;
       last = found;
       return true;
     }
@@ -183,6 +186,7 @@ class Machine {
   bool add(int actor, const Op& op);
   bool await(int actor, const Op& op);
   bool plain(int actor, const Op& op, const std::vector<int>& by);
+  bool landed(int first, int count) const;
   bool invisible(int actor);   // until the next visible op
 
   const System& system_;
@@ -198,7 +202,9 @@ class Machine {
   std::vector<BarrierState> barriers_;
   std::vector<CounterState> counters_;
   std::vector<CellState> cells_;
-  std::vector<std::uint64_t> read_, last_read_;  // what each actor has read, in one sum; what last, of each cell
+  std::vector<std::uint64_t> read_, positions_;  // what each actor has read, in one sum; of positions
+  std::vector<std::uint64_t> last_read_;         // what last, of each cell
+  std::vector<int> ended_;                       // threads of a group that have come to their end, by the first of them
   Outputs outputs_;
   std::vector<int> needed_;                      // phase of the last wait, by thread and barrier
   std::vector<Step> steps_;
@@ -230,6 +236,8 @@ void Machine::reset() {
   cells_.assign(system_.cells.size(), {});
   for (std::size_t c = 0; c < cells_.size(); ++c) cells_[c].value = static_cast<std::uint64_t>(system_.cells[c]);
   read_.assign(index(actors_), 0);
+  positions_.assign(index(actors_), 0);
+  ended_.assign(index(threads_), 0);
   if (system_.computes) last_read_.assign(index(actors_) * cells_.size(), 0);
   outputs_.assign(index(actors_), {});
   needed_.assign(index(threads_) * barriers_.size(), -1);
@@ -554,6 +562,18 @@ bool Machine::plain(int actor, const Op& op, const std::vector<int>& by) {
   return true;
 }
 
+bool Machine::landed(int first, int count) const {
+  for (std::size_t e = 0; e < copies_.size(); ++e) {
+    for (std::size_t k = 0; k < copies_[e].size(); ++k) {
+      if (copies_[e][k].by < first || copies_[e][k].by >= first + count) continue;
+      bool known = false;
+      for (int t = first; t < first + count; ++t) known = known || order_[index(t)][index(threads_) + e] > k;
+      if (!known) return false;
+    }
+  }
+  return true;
+}
+
 bool Machine::invisible(int actor) {
   const std::vector<Op>& ops = system_.threads[index(actor)].ops;
   std::size_t& at = at_[index(actor)];
@@ -579,12 +599,8 @@ bool Machine::invisible(int actor) {
         join(known_[index(2 * actor + 1)], known_[index(2 * actor)]);
         break;
       case OpKind::end:
-        for (std::size_t e = 0; e < copies_.size(); ++e) {
-          for (std::size_t k = 0; k < copies_[e].size(); ++k) {
-            if (copies_[e][k].by == actor && order_[index(actor)][index(threads_) + e] <= k)
-              return fail(Defect::race, fmt::format("{} ends while a copy that it started may not have landed", name(actor)));
-          }
-        }
+        if (++ended_[index(op.object)] % op.count == 0 && !landed(op.object, op.count))
+          return fail(Defect::race, fmt::format("{} ends while a copy that it started may not have landed", name(actor)));
         break;
       default:   // fence
         for_agents(actor, op.lanes, [&](int a) {

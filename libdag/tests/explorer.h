@@ -27,7 +27,7 @@ enum class OpKind : std::uint8_t {
   add,       // to counter `object`, one; releases what `lanes` know unless `relaxed`
   await,     // counter `object`, until it has reached `argument`; acquires unless `relaxed`
   sync,      // __syncwarp: lanes know what the others know
-  end,       // every copy that this thread started has landed, by the order of steps
+  end,       // of threads `object` to `object` + `count` - 1: when all are there, one of them knows that their copies have landed
   fence,     // releases with every relaxed store behind it, acquires from every relaxed load before it
 };
 
@@ -45,6 +45,7 @@ struct Op {
   int argument = 0;
   int count = 1;
   int value = 0;           // what a write leaves in its cells, what a read must find there (but see System::computes)
+  bool position = false;   // of a tensor that is appended to: what is appended is not made of what was before
   Lanes lanes = Lanes::all;
   bool relaxed = false;    // wait, arrive, add, await: orders nothing
   bool output = false;     // of the system, where it computes
@@ -60,16 +61,16 @@ struct Thread {
 };
 
 struct System {
-  /// Values are worked out: what a thread writes is a hash of all that it has read so far, from which cells, and of the op's value,
-  /// and no read is told what it must find. Reading the same again changes nothing. Two systems that leave the same outputs in every
-  /// order compute the same from the same data.
+  /// Values are worked out: what a thread writes is a hash of all that it has read so far, as what (the reads' values and the cells'
+  /// keys), and of the op's value; no read is told what it must find. Reading the same again changes nothing. Two systems that leave
+  /// the same outputs in every order compute the same from the same data.
   bool computes = false;
   std::vector<Thread> threads;
   int engines = 0;
   std::vector<int> barriers;    // arrivals of a phase
   std::vector<int> counters;    // at the start
   std::vector<int> cells;       // values at the start
-  std::vector<std::uint64_t> cell_keys;   // what a read from each means, where it is not the cell's number
+  std::vector<std::uint64_t> cell_keys;   // by default the cells' numbers
   std::vector<std::string> stages, barrier_names, cell_names;   // for reports, may be empty
   int add_cells(int count) {
     cells.resize(cells.size() + static_cast<std::size_t>(count));

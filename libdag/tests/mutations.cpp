@@ -59,9 +59,14 @@ bool drop(Dag& dag, Random& random, std::initializer_list<SyncKind> kinds) {
 bool relax(Dag& dag, Random& random, SyncKind kind) {
   return at_one(places(dag, [&](const Place& p) { return p.op().kind == kind && !p.op().relaxed; }), random, [](const Place& p) { p.op().relaxed = true; });
 }
-int loops(const std::vector<SyncOp>& ops) {
-  int n = 0;
-  for (std::size_t i = 1; i < ops.size(); ++i) n += ops[i].each != ops[i - 1].each ? 1 : 0;
+/// Of tasks, and of parts.
+std::pair<int, int> loops(const std::vector<SyncOp>& ops) {
+  std::pair<int, int> n;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Each before = i == 0 ? Each::stage : ops[i - 1].each;
+    n.first += ops[i].each != Each::stage && before == Each::stage ? 1 : 0;
+    n.second += ops[i].each == Each::part && before != Each::part ? 1 : 0;
+  }
   return n;
 }
 /// From its place to another of the section; but no loop becomes two, which is another program and may be a good one.
@@ -71,7 +76,8 @@ bool move(const Place& p, std::size_t to) {
   const SyncOp op = ops[p.at];
   ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(p.at));
   ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(to), op);
-  if (loops(ops) > loops(p.section->ops)) return false;
+  const auto [tasks, parts] = loops(ops);
+  if (tasks > loops(p.section->ops).first || parts > loops(p.section->ops).second) return false;
   p.section->ops = std::move(ops);
   return true;
 }
@@ -295,8 +301,10 @@ std::vector<Mutation> make() {
                   }), r, [](const Place& p) { p.op().after_first = !p.op().after_first; });
   });
   add("once a task for once a part", [](Dag& d, Random& r) {
-    return at_one(places(d, [](const Place& p) { return p.op().each != Each::stage && p.op().kind != K::sync; }), r,
-                  [](const Place& p) { p.op().each = p.op().each == Each::task ? Each::part : Each::task; });
+    // A part finds what the same part wrote, so what a task reads at once is not read by parts.
+    return at_one(places(d, [](const Place& p) {
+                    return p.op().each != Each::stage && p.op().kind != K::sync && (p.op().each == Each::part || p.op().kind != K::read);
+                  }), r, [](const Place& p) { p.op().each = p.op().each == Each::task ? Each::part : Each::task; });
   });
   add("partial join", [](Dag& d, Random& r) {   // takes less than it needs
     return at_one(places(d, [](const Place& p) { return !p.op().views.empty(); }), r, [&](const Place& p) {
@@ -446,6 +454,8 @@ std::vector<Mutation> make() {
   }, Judge::unsound, kSize);
   add("more SMs than the target has", [](Dag& d, const Deployment& deployment, Random& r) {
     d.resources.grid = deployment.target.sms + static_cast<int>(1 + r() % 8);
+    for (DagTensor& t : d.tensors)
+      if (named(t, {"token", "next_token", "argmax"})) t.elements = d.resources.grid;
     return true;
   }, Judge::unsound, kSize);
   add("fewer SMs than have work", [](Dag& d, Random&) {
@@ -575,8 +585,9 @@ std::vector<Mutation> make() {
     return shift(a, a->region.begin >= one ? -one : one);
   });
   add("tile moved to another SM by one role", [](Dag& d, Random& r) {
+    // Not of argmax: whoever publishes an entry that says "none" may do so.
+    DagStage& stage = d.stages[r() % (d.stages.size() - 1)];
     if (d.resources.grid < 2) return false;
-    DagStage& stage = any(d.stages, r);
     split_ranges(stage);
     TaskRange& range = any(stage.ranges, r);
     range.sm = (range.sm + 1) % d.resources.grid;

@@ -169,13 +169,13 @@ class Builder {
       const bool in_slots = of.space == MemorySpace::shared && (of.by_warp || of.slots > 1);
       m.parts = in_slots ? (of.by_warp ? dag_.resources.consumer_warps : 1) : cells_of(s);
       if (appended.contains(static_cast<int>(s))) m.slots = dag_.layers * positions_;
-      m.shares = apart() || copied.contains(static_cast<int>(s)) ? 2 : 1;
+      m.shares = apart() || copied.contains(static_cast<int>(s)) || appended.contains(static_cast<int>(s)) ? 2 : 1;
       const int copies = of.space == MemorySpace::shared ? grid_ : 1;
       for (int sm = 0; sm < copies; ++sm) {
         m.first.push_back(add_cells(m.slots * m.shares * m.parts, copies > 1 ? fmt::format("SM {} {}", sm, of.name) : of.name));
-        // Which slot does not matter to whoever finds in it what he must.
+        // Which slot of which storage does not matter to whoever finds in it what he must.
         for (int i = 0; i < m.slots * m.shares * m.parts; ++i)
-          system_.cell_keys.push_back((s * 64 + index(sm)) * 1000003 + (in_slots || cuts_[s].empty() ? index(i % m.parts) : bounds(s, i % m.parts)));
+          system_.cell_keys.push_back(in_slots || cuts_[s].empty() ? index(i % m.parts) : bounds(s, i % m.parts));
       }
       memory_.push_back(std::move(m));
     }
@@ -242,7 +242,7 @@ class Builder {
     for (int lane = 0; lane < (apart() ? 2 : 1); ++lane) {
       std::vector<Op>& ops = system_.threads[index(w.thread + lane)].ops;
       if (!apart()) ops.push_back({.kind = OpKind::sync});
-      ops.push_back({.kind = OpKind::end});
+      ops.push_back({.kind = OpKind::end, .object = w.thread, .count = apart() ? 2 : 1});
       ops.push_back({.kind = OpKind::add, .object = launch_counter_});
       ops.push_back({.kind = OpKind::await, .object = launch_counter_, .argument = launch_ * all});
     }
@@ -333,6 +333,7 @@ class Builder {
       system_.threads[index(w.thread)].ops.push_back(op);
       return;
     }
+    op.lanes = Lanes::first;   // a thread of its own for each kind of lanes
     for (int lane = 0; lane < (lanes == LaneSet::first ? 1 : 2); ++lane) system_.threads[index(w.thread + lane)].ops.push_back(op);
   }
 
@@ -345,8 +346,10 @@ class Builder {
         put(w, of.lanes, op);
         continue;
       }
-      system_.threads[index(w.thread + 1)].ops.push_back(op);
-      system_.threads[index(w.thread + 1)].ops.back().where = where_;
+      Op mine = op;
+      mine.where = where_;
+      mine.lanes = Lanes::first;
+      system_.threads[index(w.thread + 1)].ops.push_back(mine);
     }
   }
 
@@ -417,7 +420,7 @@ class Builder {
     const bool puts = writes(op.kind);
     // What parts publish is there with the last of them.
     if (puts && crosses(op.tensor) && op.each == Each::part && part + 1 < parts) return;
-    Op made{.kind = kind_of(op.kind)};
+    Op made{.kind = kind_of(op.kind), .value = op.tensor, .position = tensor(op.tensor).appended};
     if (op.kind == SyncKind::publish || op.kind == SyncKind::poll) made.argument = static_cast<int>(static_cast<std::uint32_t>(p_.tag.at(step_, layer_ + op.layer)));
     if (puts) {
       std::size_t seed = hash(of, index(where_.stage) + 1);
@@ -439,9 +442,21 @@ class Builder {
       mine.object = of.first + share * memory.parts;
       mine.count = of.count;
       mine.where = where_;
+      mine.lanes = Lanes::first;
       if (lane < 0) put(w, lanes, mine);
       else system_.threads[index(w.thread + lane)].ops.push_back(mine);
     };
+    if (!apart() && op.lanes == LaneSet::all && op.kind == SyncKind::write && memory.shares == 2) {   // each lane its own
+      for (int lane = 0; lane < 2; ++lane) {
+        Op mine = made;
+        mine.object = run.first + lane * memory.parts;
+        mine.count = run.count;
+        mine.where = where_;
+        mine.lanes = lane == 0 ? Lanes::first : Lanes::others;
+        system_.threads[index(w.thread)].ops.push_back(mine);
+      }
+      return;
+    }
     const bool whole = !apart() || op.lanes == LaneSet::first || op.kind == SyncKind::read;
     if (whole) {
       for (int share = 0; share < memory.shares; ++share) at(op.lanes, -1, run, share);
@@ -479,7 +494,7 @@ class Builder {
         mine.count = both ? 2 * memory.parts : runs.front().count;
       }
       mine.engine = engines_.try_emplace({w.sm, mine.object, lane}, static_cast<int>(engines_.size())).first->second;
-      mine.lanes = apart() ? Lanes::all : lane == 0 ? Lanes::first : Lanes::others;
+      mine.lanes = apart() ? Lanes::first : lane == 0 ? Lanes::first : Lanes::others;
       system_.threads[index(w.thread + (apart() ? lane : 0))].ops.push_back(mine);
     }
   }
