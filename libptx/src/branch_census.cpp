@@ -52,7 +52,7 @@ bool is_pure(const PtxInstruction& i) {
 
 class Census {
  public:
-  Census(const PtxModule& module, const KernelFacts& facts) : module_(module), facts_(facts) {
+  Census(const PtxModule& module, const KernelFacts& facts) : facts_(facts) {
     memory_.assign(module.variables.size(), 0);
     for (const PtxBody& body : module.functions) {
       Function f;
@@ -274,7 +274,6 @@ class Census {
     return f.arms[at(b)].empty() ? BranchClass::other : BranchClass::select;
   }
 
-  const PtxModule& module_;
   const KernelFacts& facts_;
   std::vector<Function> functions_;
   std::vector<Sources> memory_;          // by variable of the module: parameters of calls

@@ -13,6 +13,24 @@ using CompareFunction = std::uint32_t (*)(const void* a, const void* b);
 /// D[16, 8] = A[16, k] x B[k, 8] + C, k = 16 or 8, fragments as in the PTX ISA, "Matrix Fragments for mma". fp32 accumulators.
 using MmaFunction = void (*)(void* const d[4], const void* const a[4], const void* const b[2], const void* const c[4]);
 
+/// shfl.sync (PTX ISA, pseudo code there): out[lane] = values[source]. One bit a lane: `valid` where the source is in range,
+/// `bad` where it is not in `mask`, both for lanes in `mask` only.
+struct Shuffled {
+  std::uint32_t valid = 0, bad = 0;
+};
+using ShuffleFunction = Shuffled (*)(std::uint32_t* out, const void* values, const void* b, const void* c, std::uint32_t mask);
+
+/// out = base + offset, 64 bits wide, for lanes in `mask`; the others take the first one's.
+using AddressFunction = void (*)(std::uint64_t* out, const void* base, std::uint64_t offset, std::uint32_t mask);
+/// 32 addresses seen as `bytes` bytes each, from `base` on.
+struct Spread {
+  bool inside = false;    // all within [base, base + size)
+  bool aligned = false;   // all to `bytes`
+  bool run = false;       // each begins where the one before it ends
+  bool same = false;      // all equal
+};
+using SpreadFunction = Spread (*)(const std::uint64_t* addresses, std::uint64_t base, std::uint64_t size, std::uint64_t bytes);
+
 #define ADAMK_LANE_FUNCTIONS(X)                                                                                            \
   X(mov32) X(mov64) X(add16) X(sub16) X(add32) X(sub32) X(add64) X(sub64) X(mullo16) X(mullo32) X(mullo64) X(mulhi_u32)    \
   X(mulhi_s32) X(mulhi_u64) X(mulhi_s64) X(mulwide_u16) X(mulwide_s16) X(mulwide_u32) X(mulwide_s32) X(madlo32) X(madlo64) \
@@ -46,6 +64,9 @@ struct LaneOps {
 #undef ADAMK_FIELD
   LaneFunction bfi32, bfi64;   // a into b, p: unused; c: lanes of {position, length} in 8-byte words
   MmaFunction mma_bf16_k16, mma_f16_k16, mma_bf16_k8, mma_f16_k8;
+  ShuffleFunction shuffle[4];  // up, down, bfly, idx
+  AddressFunction address32, address64;
+  SpreadFunction spread;
 };
 
 /// The fastest table this machine can run.

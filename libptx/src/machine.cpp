@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 namespace adamk::ptx {
 namespace {
@@ -111,7 +112,7 @@ EmulatorReport Machine::run() {
   std::uint64_t last_progress = 0, last_change = 0;
   while (!failed_) {
     finish_copies(false);
-    if (ready_.empty() && !copies_.empty()) {
+    if (ready_.empty() && copying()) {
       finish_copies(true);
       continue;
     }
@@ -128,7 +129,7 @@ EmulatorReport Machine::run() {
     }
     const std::size_t pick = random(ready_.size());
     const int warp = ready_[pick];
-    if (warps_[static_cast<std::size_t>(warp)].laggard && (ready_.size() > 1 || !copies_.empty()) && random(kLag) != 0) {
+    if (warps_[static_cast<std::size_t>(warp)].laggard && (ready_.size() > 1 || copying()) && random(kLag) != 0) {
       if (ready_.size() == 1) finish_copies(true);   // others wait for those only
       continue;
     }
@@ -152,15 +153,22 @@ EmulatorReport Machine::run() {
   return std::move(report_);
 }
 
-/// The ready fragment that lies first: lanes that have fallen behind catch up, and meet the others where paths join.
+/// The ready fragment that lies first: lanes that have fallen behind catch up, and meet the others where paths join. It may run
+/// until it comes to `next_pc` or the warp has `changed`.
 Fragment* Machine::choose(Warp& warp) {
+  warp.changed = false;
+  warp.next_pc = std::numeric_limits<int>::max();
   std::erase_if(warp.fragments, [](const Fragment& f) { return f.mask == 0; });
   Fragment* best = nullptr;
   for (Fragment& f : warp.fragments)
     if (f.state == State::ready && (best == nullptr || f.pc < best->pc)) best = &f;
   if (best == nullptr) return nullptr;
   for (Fragment& f : warp.fragments) {
-    if (&f == best || f.mask == 0 || f.state != State::ready || f.pc != best->pc || f.stack != best->stack) continue;
+    if (&f == best || f.state != State::ready) continue;
+    if (f.pc != best->pc || f.stack != best->stack) {
+      warp.next_pc = std::min(warp.next_pc, f.pc);
+      continue;
+    }
     best->mask |= f.mask;
     best->acted = true;
     f.mask = 0;
@@ -192,7 +200,7 @@ void Machine::step_warp(int id, std::uint64_t instructions) {
       f = choose(warp);
       continue;
     }
-    if (warp.fragments.size() > 1) f = choose(warp);
+    if (warp.changed || f->pc >= warp.next_pc) f = choose(warp);
   }
   for (const Fragment& each : warp.fragments)
     if (each.mask != 0 && each.state == State::ready) queue(id);
@@ -203,6 +211,7 @@ Fragment& Machine::split(Warp& warp, Fragment& f, std::uint32_t mask) {
   fresh.mask = mask;
   f.mask &= ~mask;
   warp.fragments.push_back(std::move(fresh));
+  warp.changed = true;
   return warp.fragments.back();
 }
 
@@ -370,13 +379,15 @@ bool Machine::execute(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
     case Kind::mbarrier_inval:
     case Kind::mbarrier_arrive:
     case Kind::mbarrier_expect:
-    case Kind::mbarrier_wait:
       if (!mbarrier(warp, id, f, op, mask)) return false;
       break;
     case Kind::cp_async:
     case Kind::cp_mbarrier_arrive:
       if (!start_copy(warp, id, op, mask)) return false;
       f.acted = true;
+      break;
+    case Kind::mbarrier_wait:
+      if (!mbarrier_wait(warp, id, f, op, mask)) return false;
       break;
     case Kind::cp_bulk:
       if (!start_bulk(warp, id, op, mask)) return false;
@@ -404,7 +415,7 @@ bool Machine::execute(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
       const Call& from = program_.calls[static_cast<std::size_t>(program_.code[static_cast<std::size_t>(back - 1)].target)];
       const FunctionInfo& callee = program_.functions[static_cast<std::size_t>(from.function)];
       for (std::size_t i = 0; i < from.results.size(); ++i)
-        lane_ops().mov32(at<void>(warp, from.results[i]), at<void>(warp, callee.return_words[i]), nullptr, nullptr, 0, mask);
+        lanes_.mov32(at<void>(warp, from.results[i]), at<void>(warp, callee.return_words[i]), nullptr, nullptr, 0, mask);
       f.pc = back;
       return true;
     }
@@ -450,7 +461,7 @@ void Machine::call(Warp& warp, Fragment& f, const Op& op, std::uint32_t mask) {
   const Call& call = program_.calls[static_cast<std::size_t>(op.target)];
   const FunctionInfo& callee = program_.functions[static_cast<std::size_t>(call.function)];
   for (std::size_t i = 0; i < call.arguments.size(); ++i)
-    lane_ops().mov32(at<void>(warp, callee.param_words[i]), at<void>(warp, call.arguments[i]), nullptr, nullptr, 0, mask);
+    lanes_.mov32(at<void>(warp, callee.param_words[i]), at<void>(warp, call.arguments[i]), nullptr, nullptr, 0, mask);
   if (forced_ && !options_.watchdog.empty() && callee.name.find(options_.watchdog) != std::string::npos && warp.watchdog.empty()) {
     const auto lane = static_cast<std::size_t>(std::countr_zero(mask));
     for (const Ref word : callee.param_words) warp.watchdog.push_back(at<std::uint32_t>(warp, word)[lane]);
@@ -468,7 +479,7 @@ void Machine::leave(Warp& warp, int id, Fragment& f, std::uint32_t mask) {
   block.live_threads -= static_cast<std::uint32_t>(std::popcount(mask));
   ++progress_;
   for (Fragment& other : warp.fragments)   // those that waited for the lanes that are gone look again
-    if (other.state == State::warp_sync) other.state = State::ready;
+    if (other.state == State::warp_sync) wake(warp, other);
   for (std::size_t i = 0; i < block.named.size(); ++i) {
     NamedBarrier& barrier = block.named[i];
     if (barrier.arrived > 0 && barrier.expected == 0 && barrier.arrived >= block.live_threads) release_named(barrier, static_cast<int>(i));
@@ -515,7 +526,7 @@ void Machine::find_deadlock() {
   const auto wake_all = [&] {
     for (std::size_t w = 0; w < warps_.size(); ++w)
       for (Fragment& f : warps_[w].fragments)
-        if (f.mask != 0 && (f.state == State::mbarrier || f.state == State::poll)) f.state = State::ready;
+        if (f.mask != 0 && (f.state == State::mbarrier || f.state == State::poll)) wake(warps_[w], f);
   };
   wake_all();
   for (std::size_t w = 0; w < warps_.size() && !failed_; ++w) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,28 +45,6 @@ struct NamedBarrier {
   std::vector<int> warps;
 };
 
-struct Warp {
-  int block = 0, index = 0;               // index in the block
-  std::uint32_t live = ~0u;               // lanes that have not left the kernel
-  std::vector<Fragment> fragments;
-  std::vector<std::uint8_t> registers;
-  std::vector<std::uint32_t> predicates;
-  bool queued = false;
-  bool laggard = false;                   // takes its turn rarely: what others only do ahead of it is done
-  std::array<std::uint32_t, 32> committed{};   // cp.async groups closed by a lane
-  std::vector<std::uint32_t> watchdog;    // arguments of its last call
-  std::uint32_t watchdog_lanes = 0;
-  std::vector<std::uint8_t> local;        // lane by lane
-};
-
-struct Block {
-  std::vector<std::uint8_t> shared;       // from kSharedBase on
-  std::vector<std::uint64_t> written;     // one bit a byte
-  std::unordered_map<std::uint32_t, Mbarrier> mbarriers;
-  std::array<NamedBarrier, 16> named{};
-  std::uint32_t live_threads = 0;
-};
-
 /// A copy on its way, or an arrival that waits for a lane's copies.
 struct Copy {
   std::uint64_t due = 0;
@@ -77,9 +56,35 @@ struct Copy {
   std::uint32_t bytes = 0;
   std::uint32_t barrier = 0;              // bulk and arrivals: shared address
   bool bulk = false, arrival = false;
+  bool run = false;                       // of all lanes, each from and to where the one before it ends
   int line = 0;
   int handle = -1;
   std::array<int, 32> handles{};
+};
+
+struct Warp {
+  int block = 0, index = 0;               // index in the block
+  std::uint32_t live = ~0u;               // lanes that have not left the kernel
+  std::vector<Fragment> fragments;
+  int next_pc = 0;                        // where the fragment that runs meets the next that could run
+  bool changed = false;                   // fragments came, or became ready, since one was chosen
+  std::vector<std::uint8_t> registers;
+  std::vector<std::uint32_t> predicates;
+  bool queued = false;
+  bool laggard = false;                   // takes its turn rarely: what others only do ahead of it is done
+  std::array<std::uint32_t, 32> committed{};   // cp.async groups closed by a lane
+  std::deque<Copy> copies;                // cp.async and the arrivals behind them: they land in order
+  std::vector<std::uint32_t> watchdog;    // arguments of its last call
+  std::uint32_t watchdog_lanes = 0;
+  std::vector<std::uint8_t> local;        // lane by lane
+};
+
+struct Block {
+  std::vector<std::uint8_t> shared;       // from kSharedBase on
+  std::vector<std::uint64_t> written;     // one bit a byte
+  std::unordered_map<std::uint32_t, Mbarrier> mbarriers;
+  std::array<NamedBarrier, 16> named{};
+  std::uint32_t live_threads = 0;
 };
 
 class Machine {
@@ -100,6 +105,7 @@ class Machine {
   void loop_turn(Fragment& f, int warp_id);
   void call(Warp& warp, Fragment& f, const Op& op, std::uint32_t mask);
   void leave(Warp& warp, int warp_id, Fragment& f, std::uint32_t mask);
+  void wake(Warp& warp, Fragment& f) { f.state = State::ready, warp.changed = true; }
   Fragment& split(Warp& warp, Fragment& f, std::uint32_t mask);   // lanes of `mask` become a fragment of their own
   void find_deadlock();
   std::string describe(const Warp& warp, const Fragment& f) const;
@@ -123,14 +129,19 @@ class Machine {
     std::uint64_t address = 0;                       // as the race detector knows it
   };
   bool find(Warp& warp, const Op& op, int lane, PtxSpace space, std::uint64_t address, int bytes, bool write, Place* place);
-  /// What the lanes of one instruction touch, as the race detector is told it.
+  /// What the lanes of one instruction touch, `bytes` each.
   struct Touched {
-    std::uint64_t addresses[32];
-    bool any = false, shared = false;                // any: of global or shared memory
-    int block = 0;
+    std::uint64_t addresses[32];                     // as the race detector knows them
+    std::uint8_t* data[32];
+    int blocks[32];                                  // of the lanes in `shared`, unless `together`
+    std::uint32_t global = 0, shared = 0;            // lanes that touch what other threads may touch too
+    bool together = false;                           // in one memory: of shared ones the own block's
+    bool run = false;                                // all lanes, each where the one before it ends
   };
-  bool touch(Warp& warp, const Op& op, int lane, int bytes, bool write, Place* place, Touched* touched);
-  void note(int warp_id, std::uint32_t mask, const Op& op, int bytes, const Touched& touched, AccessKind kind);
+  bool locate(Warp& warp, const Op& op, PtxSpace space, Ref base, std::int64_t offset, bool wide, std::uint32_t mask, int bytes, bool write,
+              Touched* touched);
+  bool locate_together(Warp& warp, PtxSpace space, std::uint32_t mask, std::uint64_t bytes, bool write, Touched* touched);
+  void note(Warp& warp, int warp_id, const Op& op, int bytes, const Touched& touched, AccessKind kind);
   bool in_shared(Warp& warp, const Op& op, int lane, const Block& block, std::uint32_t offset, std::uint64_t bytes, const char* verb);
   bool load(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
   bool store(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
@@ -144,6 +155,7 @@ class Machine {
   bool gather(Warp& warp, Fragment*& f, std::uint32_t wanted, bool same_instruction);
   bool named_barrier(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
   void release_named(NamedBarrier& barrier, int number);
+  bool mbarrier_wait(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
   bool mbarrier(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
   void complete(int block, std::uint32_t address, Mbarrier& barrier);
   Mbarrier* barrier_at(Warp& warp, const Op& op, int lane, int block, std::uint32_t address);
@@ -153,18 +165,22 @@ class Machine {
   bool wait_copies(Warp& warp, Fragment& f, const Op& op, std::uint32_t mask);
   void finish_copies(bool all);
   void finish(Copy& copy);
+  bool copying() const { return !bulk_copies_.empty() || !copying_.empty(); }
   bool cluster(Warp& warp, int warp_id, Fragment& f, const Op& op, std::uint32_t mask);
 
   const Program& program_;
   EmulatedMemory& memory_;
   const EmulatorLaunch& launch_;
   const EmulatorOptions& options_;
+  const LaneOps& lanes_ = lane_ops();
   std::vector<std::uint8_t> constants_;
   std::vector<Warp> warps_;
   std::vector<Block> blocks_;
   std::vector<int> ready_;
   std::vector<std::uint32_t> cluster_arrived_, cluster_phase_;   // by cluster: threads in the phase in progress; phases completed
-  std::vector<Copy> copies_;
+  std::vector<Copy> bulk_copies_;
+  std::vector<int> copying_;              // warps with copies of their own
+  std::uint64_t next_due_ = ~std::uint64_t{0};   // no copy lands before
   std::unordered_map<std::uint64_t, std::vector<int>> watchers_;   // 128-byte line -> warps
   std::unique_ptr<RaceDetector> races_;
   EmulatorReport report_;

@@ -123,76 +123,178 @@ bool Machine::find(Warp& warp, const Op& op, int lane, PtxSpace space, std::uint
   return true;
 }
 
-bool Machine::touch(Warp& warp, const Op& op, int lane, int bytes, bool write, Place* place, Touched* touched) {
-  const std::uint64_t address = address_of(warp, op.address, op.offset, op.wide_address, lane);
-  if (!find(warp, op, lane, op.space, address, bytes, write, place)) return false;
-  touched->addresses[lane] = place->address;
-  if (place->address != 0) touched->any = true, touched->shared = place->shared;
-  if (place->shared) touched->block = place->block;
+/// The common case: all lanes in the shared memory of their block, or in one allocation. False: lane by lane, which also words faults.
+bool Machine::locate_together(Warp& warp, PtxSpace space, std::uint32_t mask, std::uint64_t bytes, bool write, Touched* touched) {
+  const std::uint64_t* addresses = touched->addresses;
+  const std::uint64_t first = addresses[std::countr_zero(mask)];
+  std::uint8_t* data = nullptr;
+  std::vector<std::uint64_t>* written = nullptr;
+  std::uint64_t base = 0, size = 0;
+  if (space == PtxSpace::shared) {
+    Block& block = blocks_[static_cast<std::size_t>(warp.block)];
+    data = block.shared.data();
+    written = &block.written;
+    base = kSharedBase;
+    size = block.shared.size();
+    touched->shared = mask;
+  } else if ((space == PtxSpace::global || space == PtxSpace::generic) && first >= kFirstGlobal) {
+    EmulatedMemory::Allocation* allocation = memory_.at(first);
+    if (allocation == nullptr) return false;
+    data = allocation->data;
+    if (!allocation->written.empty()) written = &allocation->written;
+    base = first - EmulatedMemory::offset(first);
+    size = static_cast<std::uint64_t>(allocation->bytes);
+    touched->global = mask;
+  } else {
+    return false;
+  }
+  const Spread spread = lanes_.spread(addresses, base, size, bytes);
+  if (size < bytes || !spread.inside || !spread.aligned) return false;
+  touched->together = true;
+  touched->run = spread.run && mask == ~0u;
+  if (written != nullptr) {
+    const std::uint64_t begin = first - base;
+    std::uint64_t missing = 0;
+    if (touched->run) {
+      if (write) mark_written(*written, begin, begin + 32 * bytes);
+      else missing = all_written(*written, begin, begin + 32 * bytes) ? 0 : 1;
+    } else {
+      for (std::uint32_t rest = spread.same ? mask & -mask : mask; rest != 0; rest &= rest - 1) {
+        const std::uint64_t at = addresses[std::countr_zero(rest)] - base, bits = written_bits(at, static_cast<int>(bytes));
+        std::uint64_t& word = (*written)[at / 64];
+        if (write) word |= bits;
+        else missing |= bits & ~word;
+      }
+    }
+    if (missing != 0) return false;
+  }
+  for (std::size_t i = 0; i < 32; ++i) touched->data[i] = data + (addresses[i] - base);
   return true;
 }
 
-void Machine::note(int id, std::uint32_t mask, const Op& op, int bytes, const Touched& touched, AccessKind kind) {
-  if (!races_ || !touched.any) return;
-  races_->step(id);
-  races_->access(id, mask, op.line, touched.shared, touched.block, touched.addresses, op.width, bytes, kind, op.order, op.mode == 1, op.scope);
+bool Machine::locate(Warp& warp, const Op& op, PtxSpace space, Ref base, std::int64_t offset, bool wide, std::uint32_t mask, int bytes,
+                     bool write, Touched* touched) {
+  (wide ? lanes_.address64 : lanes_.address32)(touched->addresses, at<void>(warp, base), static_cast<std::uint64_t>(offset), mask);
+  if (locate_together(warp, space, mask, static_cast<std::uint64_t>(bytes), write, touched)) return true;
+  touched->global = touched->shared = 0;
+  touched->together = touched->run = false;
+  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    Place place;
+    if (!find(warp, op, lane, space, touched->addresses[lane], bytes, write, &place)) return false;
+    touched->addresses[lane] = place.address;
+    touched->data[lane] = place.data;
+    touched->blocks[lane] = place.block;
+    if (place.address != 0) (place.shared ? touched->shared : touched->global) |= 1u << lane;
+  }
+  return true;
 }
+
+void Machine::note(Warp& warp, int id, const Op& op, int bytes, const Touched& touched, AccessKind kind) {
+  if (!races_ || (touched.global | touched.shared) == 0) return;
+  races_->step(id);
+  const auto tell = [&](std::uint32_t lanes, bool shared, int block) {
+    races_->access(id, lanes, op.line, shared, block, touched.addresses, op.width, bytes, kind, op.order, op.mode == 1, op.scope);
+  };
+  if (touched.global != 0) tell(touched.global, false, warp.block);
+  for (std::uint32_t rest = touched.shared; rest != 0;) {
+    std::uint32_t lanes = rest;
+    int block = warp.block;
+    if (!touched.together) {
+      block = touched.blocks[std::countr_zero(rest)];
+      for (std::uint32_t each = rest; each != 0; each &= each - 1)
+        if (touched.blocks[std::countr_zero(each)] != block) lanes &= ~(each & -each);
+    }
+    tell(lanes, true, block);
+    rest &= ~lanes;
+  }
+}
+
+namespace {
+
+/// Between registers of R, one a lane, and memory of T, `n` of them behind each other for each lane.
+template <class T, class R, int n, bool writes>
+void move_lanes(void* const registers[], std::uint8_t* const data[32], std::uint32_t mask) {
+  const auto lane = [&](std::size_t i) {
+    for (std::size_t e = 0; e < n; ++e) {
+      if (registers[e] == nullptr) continue;
+      R* of = static_cast<R*>(registers[e]) + i;
+      T v{};
+      if constexpr (writes) {
+        v = static_cast<T>(*of);
+        std::memcpy(data[i] + e * sizeof(T), &v, sizeof(T));
+      } else {
+        std::memcpy(&v, data[i] + e * sizeof(T), sizeof(T));
+        *of = static_cast<R>(v);
+      }
+    }
+  };
+  if (mask == ~0u) {
+    for (std::size_t i = 0; i < 32; ++i) lane(i);
+  } else {
+    for (; mask != 0; mask &= mask - 1) lane(static_cast<std::size_t>(std::countr_zero(mask)));
+  }
+}
+
+template <class T, class R, bool writes>
+void move_lanes(unsigned n, void* const registers[], std::uint8_t* const data[32], std::uint32_t mask) {
+  if (n == 1) move_lanes<T, R, 1, writes>(registers, data, mask);
+  else if (n == 2) move_lanes<T, R, 2, writes>(registers, data, mask);
+  else move_lanes<T, R, 4, writes>(registers, data, mask);
+}
+
+template <bool writes>
+void move_lanes(const Op& op, void* const registers[], std::uint8_t* const data[32], std::uint32_t mask) {
+  using u32 = std::uint32_t;
+  const bool extends = !writes && is_signed(op.type);
+  switch (op.width) {
+    case 8: return move_lanes<std::uint64_t, std::uint64_t, writes>(op.vector, registers, data, mask);
+    case 4: return move_lanes<u32, u32, writes>(op.vector, registers, data, mask);
+    case 2:
+      if (extends) return move_lanes<std::int16_t, u32, writes>(op.vector, registers, data, mask);
+      return move_lanes<std::uint16_t, u32, writes>(op.vector, registers, data, mask);
+    default:
+      if (extends) return move_lanes<std::int8_t, u32, writes>(op.vector, registers, data, mask);
+      return move_lanes<std::uint8_t, u32, writes>(op.vector, registers, data, mask);
+  }
+}
+
+}  // namespace
 
 bool Machine::load(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
   const int bytes = op.width * op.vector;
   Touched touched;
-  touched.block = warp.block;
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    const auto i = static_cast<std::size_t>(lane);
-    Place place;
-    if (!touch(warp, op, lane, bytes, false, &place, &touched)) return false;
-    for (unsigned e = 0; e < op.vector; ++e) {
-      if (op.d[e] == kNoRef) continue;
-      const std::uint8_t* from = place.data + e * op.width;
-      switch (op.width) {
-        case 8: std::memcpy(&at<std::uint64_t>(warp, op.d[e])[i], from, 8); break;
-        case 4: std::memcpy(&at<std::uint32_t>(warp, op.d[e])[i], from, 4); break;
-        case 2: {
-          std::uint16_t v = 0;
-          std::memcpy(&v, from, 2);
-          at<std::uint32_t>(warp, op.d[e])[i] = is_signed(op.type) ? static_cast<std::uint32_t>(static_cast<std::int16_t>(v)) : v;
-          break;
-        }
-        default: at<std::uint32_t>(warp, op.d[e])[i] = is_signed(op.type) ? static_cast<std::uint32_t>(static_cast<std::int8_t>(*from)) : *from;
-      }
-    }
-    if (strong(op.order) && !place.shared) {   // what a wait in a loop would look at
+  if (!locate(warp, op, op.space, op.address, op.offset, op.wide_address, mask, bytes, false, &touched)) return false;
+  void* registers[4];
+  for (unsigned e = 0; e < op.vector; ++e) registers[e] = op.d[e] == kNoRef ? nullptr : at<void>(warp, op.d[e]);
+  if (touched.run && op.vector == 1 && op.width >= 4 && registers[0] != nullptr) std::memcpy(registers[0], touched.data[0], 32u * op.width);
+  else move_lanes<false>(op, registers, touched.data, mask);
+  if (strong(op.order)) {   // what a wait in a loop would look at
+    f.polled = true;
+    for (std::uint32_t rest = touched.global; rest != 0; rest &= rest - 1) {
+      const int lane = std::countr_zero(rest);
+      const std::uint64_t address = touched.addresses[lane];
       std::uint64_t value = 0;
-      std::memcpy(&value, place.data, static_cast<std::size_t>(std::min(bytes, 8)));
-      f.loads += mixed(place.address + static_cast<std::uint64_t>(op.line), value + 1);
-      if (f.watched.empty() || f.watched.back() != place.address / 128) f.watched.push_back(place.address / 128);
+      std::memcpy(&value, touched.data[lane], static_cast<std::size_t>(std::min(bytes, 8)));
+      f.loads += mixed(address + static_cast<std::uint64_t>(op.line), value + 1);
+      if (f.watched.empty() || f.watched.back() != address / 128) f.watched.push_back(address / 128);
     }
   }
-  if (strong(op.order)) f.polled = true;
-  note(id, mask, op, bytes, touched, AccessKind::read);
+  note(warp, id, op, bytes, touched, AccessKind::read);
   return true;
 }
 
 bool Machine::store(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
   const int bytes = op.width * op.vector;
   Touched touched;
-  touched.block = warp.block;
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-    const int lane = std::countr_zero(rest);
-    const auto i = static_cast<std::size_t>(lane);
-    Place place;
-    if (!touch(warp, op, lane, bytes, true, &place, &touched)) return false;
-    for (unsigned e = 0; e < op.vector; ++e) {
-      if (op.s[e] == kNoRef) continue;
-      const void* from = op.width == 8 ? static_cast<const void*>(&at<std::uint64_t>(warp, op.s[e])[i]) : &at<std::uint32_t>(warp, op.s[e])[i];
-      std::memcpy(place.data + e * op.width, from, op.width);
-    }
-    if (!place.shared && place.address != 0) memory_changed(place.address);
-  }
+  if (!locate(warp, op, op.space, op.address, op.offset, op.wide_address, mask, bytes, true, &touched)) return false;
+  void* registers[4];
+  for (unsigned e = 0; e < op.vector; ++e) registers[e] = op.s[e] == kNoRef ? nullptr : at<void>(warp, op.s[e]);
+  move_lanes<true>(op, registers, touched.data, mask);
+  for (std::uint32_t rest = touched.global; rest != 0; rest &= rest - 1) memory_changed(touched.addresses[std::countr_zero(rest)]);
   f.acted = true;
   ++progress_;
-  note(id, mask, op, bytes, touched, AccessKind::write);
+  note(warp, id, op, bytes, touched, AccessKind::write);
   return true;
 }
 
@@ -202,10 +304,11 @@ void Machine::memory_changed(std::uint64_t address) {
   if (watchers_.empty()) return;
   const auto found = watchers_.find(address / 128);
   if (found == watchers_.end()) return;
-  for (const int warp : found->second) {
-    for (Fragment& f : warps_[static_cast<std::size_t>(warp)].fragments)
-      if (f.state == State::poll) f.state = State::ready, f.acted = true;
-    queue(warp);
+  for (const int id : found->second) {
+    Warp& warp = warps_[static_cast<std::size_t>(id)];
+    for (Fragment& f : warp.fragments)
+      if (f.state == State::poll) wake(warp, f), f.acted = true;
+    queue(id);
   }
   watchers_.erase(found);
 }

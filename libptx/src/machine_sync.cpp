@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <span>
 
 #include "machine.h"
 #include "written.h"
@@ -35,7 +36,7 @@ bool Machine::gather(Warp& warp, Fragment*& f, std::uint32_t wanted, bool same_i
       f->mask |= other.mask;
       other.mask = 0;
     } else if (!same_instruction && program_.code[static_cast<std::size_t>(other.pc)].kind == Kind::warp_sync) {
-      other.state = State::ready;
+      wake(warp, other);
       ++other.pc;
     }
   }
@@ -45,35 +46,17 @@ bool Machine::gather(Warp& warp, Fragment*& f, std::uint32_t wanted, bool same_i
 }
 
 bool Machine::shuffle(Warp& warp, const Op& op, std::uint32_t mask) {
-  std::uint32_t result[32] = {}, valid = 0;
-  const auto* values = at<std::uint32_t>(warp, op.s[0]);
-  const auto* b = at<std::uint32_t>(warp, op.s[1]);
-  const auto* c = at<std::uint32_t>(warp, op.s[2]);
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {   // PTX ISA, "shfl.sync", pseudo code
-    const int lane = std::countr_zero(rest);
-    const auto i = static_cast<std::size_t>(lane);
-    const int clamp = static_cast<int>(c[i] & 0x1f), segment = static_cast<int>(c[i] >> 8 & 0x1f), by = static_cast<int>(b[i] & 0x1f);
-    const int most = (lane & segment) | (clamp & ~segment), least = lane & segment;
-    int from = lane;
-    bool in_range = false;
-    switch (op.mode) {
-      case 0: from = lane - by; in_range = from >= most; break;
-      case 1: from = lane + by; in_range = from <= most; break;
-      case 2: from = lane ^ by; in_range = from <= most; break;
-      default: from = least | (by & ~segment); in_range = from <= most;
-    }
-    if (!in_range) from = lane;
-    if (!(mask >> from & 1)) {
-      fault(warp, op, lane, fmt::format("reads from lane {}, which does not take part ({:#x} do, {:#x} are live)", from, mask, warp.live));
-      return false;
-    }
-    result[i] = values[from];
-    if (in_range) valid |= 1u << lane;
+  std::uint32_t result[32];
+  const Shuffled shuffled = lanes_.shuffle[op.mode](result, at<void>(warp, op.s[0]), at<void>(warp, op.s[1]), at<void>(warp, op.s[2]), mask);
+  if (shuffled.bad != 0) {
+    fault(warp, op, std::countr_zero(shuffled.bad),
+          fmt::format("reads from a lane that does not take part ({:#x} do, {:#x} are live)", mask, warp.live));
+    return false;
   }
-  lane_ops().mov32(at<void>(warp, op.d[0]), result, nullptr, nullptr, 0, mask);
+  lanes_.mov32(at<void>(warp, op.d[0]), result, nullptr, nullptr, 0, mask);
   if (op.predicate_out >= 0) {
     std::uint32_t& p = warp.predicates[static_cast<std::size_t>(op.predicate_out)];
-    p = (p & ~mask) | (valid & mask);
+    p = (p & ~mask) | (shuffled.valid & mask);
   }
   return true;
 }
@@ -118,7 +101,7 @@ bool Machine::vote(Warp& warp, const Op& op, std::uint32_t mask) {
     }
     out[lane] = sum;
   }
-  lane_ops().mov32(at<void>(warp, op.d[0]), out, nullptr, nullptr, 0, mask);
+  lanes_.mov32(at<void>(warp, op.d[0]), out, nullptr, nullptr, 0, mask);
   return true;
 }
 
@@ -132,7 +115,7 @@ void Machine::release_named(NamedBarrier& barrier, int number) {
     Warp& warp = warps_[static_cast<std::size_t>(id)];
     for (Fragment& f : warp.fragments) {
       if (f.mask == 0 || f.state != State::bar || f.barrier != number) continue;
-      f.state = State::ready;
+      wake(warp, f);
       f.acted = true;
       if (races_) races_->barrier_wait(id, f.mask, 0, warp.block, at);
       ++f.pc;
@@ -191,26 +174,76 @@ void Machine::complete(int block, std::uint32_t address, Mbarrier& barrier) {
   barrier.pending = barrier.expected;
   if (races_) races_->barrier_complete(block, address);
   for (const int id : barrier.waiting) {
-    for (Fragment& f : warps_[static_cast<std::size_t>(id)].fragments)
-      if (f.state == State::mbarrier && f.barrier == static_cast<int>(address) && f.block == block) f.state = State::ready;
+    Warp& warp = warps_[static_cast<std::size_t>(id)];
+    for (Fragment& f : warp.fragments)
+      if (f.state == State::mbarrier && f.barrier == static_cast<int>(address) && f.block == block) wake(warp, f);
     queue(id);
   }
   barrier.waiting.clear();
   ++progress_;
 }
 
-bool Machine::mbarrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
-  if (races_ && op.kind != Kind::mbarrier_wait) races_->step(id);
+/// Each lane waits for the barrier it names. Those whose barrier has not turned sleep until it does, and run the instruction again.
+bool Machine::mbarrier_wait(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
+  struct Group {
+    std::uint32_t lanes = 0, passed = 0, address = 0;
+    int block = 0;
+    Mbarrier* barrier = nullptr;
+  } groups[32];
+  std::size_t count = 0;
   std::uint32_t passed = 0;
-  int first_block = 0;
-  std::uint32_t first_address = 0;
+  std::uint64_t addresses[32];
+  (op.wide_address ? lanes_.address64 : lanes_.address32)(addresses, at<void>(warp, op.address), static_cast<std::uint64_t>(op.offset), mask);
+  for (std::uint32_t rest = mask; rest != 0; rest &= ~groups[count++].lanes) {
+    Group& group = groups[count];
+    const int lane = std::countr_zero(rest);
+    std::uint32_t same = 0, turned = 0;
+    for (std::size_t i = 0; i < 32; ++i) same |= static_cast<std::uint32_t>(addresses[i] == addresses[lane]) << i;
+    group.lanes = same & rest;
+    if (!shared_address(warp, op, lane, addresses[lane], &group.block, &group.address)) return false;
+    group.barrier = barrier_at(warp, op, lane, group.block, group.address);
+    if (group.barrier == nullptr) return false;
+    const std::uint32_t phase = group.barrier->phase;
+    if (op.mode == 1) {
+      const auto* parity = at<std::uint32_t>(warp, op.s[0]);
+      for (std::size_t i = 0; i < 32; ++i) turned |= ((phase ^ parity[i]) & 1u) << i;
+    } else {
+      const auto* state = at<std::uint64_t>(warp, op.s[0]);
+      for (std::size_t i = 0; i < 32; ++i) turned |= static_cast<std::uint32_t>(phase != state[i]) << i;
+    }
+    group.passed = turned & group.lanes;
+    passed |= group.passed;
+  }
+  if (passed != mask && !forced_) {
+    for (const Group& group : std::span(groups, count)) {
+      const std::uint32_t late = group.lanes & ~group.passed;
+      if (late == 0) continue;
+      Fragment& waiting = late == f.mask ? f : split(warp, f, late);
+      waiting.state = State::mbarrier;
+      waiting.barrier = static_cast<int>(group.address);
+      waiting.block = group.block;
+      group.barrier->waiting.push_back(id);
+    }
+    return false;
+  }
+  std::uint32_t& p = warp.predicates[static_cast<std::size_t>(op.predicate_out)];
+  p = (p & ~mask) | passed;
+  if (races_ && passed != 0) {
+    races_->step(id);
+    for (const Group& group : std::span(groups, count))
+      if (group.passed != 0) races_->barrier_wait(id, group.passed, op.line, group.block, group.address);
+  }
+  return true;
+}
+
+bool Machine::mbarrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint32_t mask) {
+  if (races_) races_->step(id);
   for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const auto i = static_cast<std::size_t>(lane);
     int block = 0;
     std::uint32_t address = 0;
     if (!shared_address(warp, op, lane, address_of(warp, op.address, op.offset, op.wide_address, lane), &block, &address)) return false;
-    if (rest == mask) first_block = block, first_address = address;
     if (op.kind == Kind::mbarrier_init) {
       const Block& owner = blocks_[static_cast<std::size_t>(block)];
       const std::uint32_t count = at<std::uint32_t>(warp, op.s[0])[i];
@@ -227,7 +260,7 @@ bool Machine::mbarrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint3
     switch (op.kind) {
       case Kind::mbarrier_inval: blocks_[static_cast<std::size_t>(block)].mbarriers.erase(address); break;
       case Kind::mbarrier_expect: barrier->bytes += at<std::uint32_t>(warp, op.s[0])[i]; break;
-      case Kind::mbarrier_arrive: {
+      default: {
         std::uint32_t count = 1;
         if (op.mode == 1) barrier->bytes += at<std::uint32_t>(warp, op.s[0])[i];
         else if (op.s[0] != kNoRef) count = at<std::uint32_t>(warp, op.s[0])[i];
@@ -240,37 +273,11 @@ bool Machine::mbarrier(Warp& warp, int id, Fragment& f, const Op& op, std::uint3
         barrier->pending -= count;
         if (races_) races_->barrier_arrive(id, 1u << lane, op.line, block, address);
         complete(block, address, *barrier);
-        break;
-      }
-      default: {
-        const bool done = op.mode == 1 ? (barrier->phase & 1u) != (at<std::uint32_t>(warp, op.s[0])[i] & 1u)
-                                       : barrier->phase != at<std::uint64_t>(warp, op.s[0])[i];
-        if (done) passed |= 1u << lane;
       }
     }
   }
-  if (op.kind != Kind::mbarrier_wait) {
-    f.acted = true;
-    ++progress_;
-    return true;
-  }
-  if (passed != mask && !forced_) {
-    // Not all lanes may go on. Those that wait sleep until the barrier they wait for has turned; the instruction is run again then.
-    const std::uint32_t late = mask & ~passed;
-    Fragment& waiting = passed == 0 ? f : split(warp, f, late);
-    const int lane = std::countr_zero(late);
-    int block = 0;
-    std::uint32_t address = 0;
-    shared_address(warp, op, lane, address_of(warp, op.address, op.offset, op.wide_address, lane), &block, &address);
-    waiting.state = State::mbarrier;
-    waiting.barrier = static_cast<int>(address);
-    waiting.block = block;
-    barrier_at(warp, op, lane, block, address)->waiting.push_back(id);
-    return false;
-  }
-  std::uint32_t& p = warp.predicates[static_cast<std::size_t>(op.predicate_out)];
-  p = (p & ~mask) | passed;
-  if (passed != 0 && races_) races_->step(id), races_->barrier_wait(id, passed, op.line, first_block, first_address);
+  f.acted = true;
+  ++progress_;
   return true;
 }
 
@@ -287,11 +294,15 @@ bool Machine::start_copy(Warp& warp, int id, const Op& op, std::uint32_t mask) {
   copy.bytes = copy.arrival ? 0 : static_cast<std::uint32_t>(op.offset3);
   copy.due = report_.warp_instructions + random(2000);
   if (races_) races_->step(id);
+  Touched from;
+  if (!copy.arrival && !locate(warp, op, PtxSpace::global, op.address2, op.offset2, true, mask, static_cast<int>(copy.bytes), false, &from)) return false;
+  std::uint64_t to[32];
+  (op.wide_address ? lanes_.address64 : lanes_.address32)(to, at<void>(warp, op.address), static_cast<std::uint64_t>(op.offset), mask);
   for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const auto i = static_cast<std::size_t>(lane);
     int block = 0;
-    if (!shared_address(warp, op, lane, address_of(warp, op.address, op.offset, op.wide_address, lane), &block, &copy.to[i])) return false;
+    if (!shared_address(warp, op, lane, to[i], &block, &copy.to[i])) return false;
     if (block != warp.block) {
       fault(warp, op, lane, "copies into another block");
       return false;
@@ -301,9 +312,7 @@ bool Machine::start_copy(Warp& warp, int id, const Op& op, std::uint32_t mask) {
       if (barrier == nullptr) return false;
       if (op.mode == 0) ++barrier->pending;   // without .noinc the arrival is one more
     } else {
-      Place place;
-      copy.from[i] = address_of(warp, op.address2, op.offset2, true, lane);
-      if (!find(warp, op, lane, PtxSpace::global, copy.from[i], static_cast<int>(copy.bytes), false, &place)) return false;
+      copy.from[i] = from.addresses[i];
       if (copy.to[i] % copy.bytes != 0) {
         fault(warp, op, lane, fmt::format("writes {} bytes at shared {:#x}, which is not aligned to them", copy.bytes, copy.to[i]));
         return false;
@@ -313,7 +322,12 @@ bool Machine::start_copy(Warp& warp, int id, const Op& op, std::uint32_t mask) {
     copy.group[i] = warp.committed[i];
     if (races_) copy.handles[i] = races_->async_begin(id, lane, op.line, false, warp.block, copy.to[i]);
   }
-  copies_.push_back(std::move(copy));
+  copy.run = !copy.arrival && from.run && lanes_.spread(to, to[0], 32 * copy.bytes, copy.bytes).run;
+  if (warp.copies.empty()) {
+    copying_.push_back(id);
+    next_due_ = std::min(next_due_, copy.due);
+  }
+  warp.copies.push_back(copy);
   ++progress_;
   return true;
 }
@@ -352,15 +366,16 @@ bool Machine::start_bulk(Warp& warp, int id, const Op& op, std::uint32_t mask) {
     }
     copy.due = report_.warp_instructions + random(4000);
     if (races_) copy.handle = races_->async_begin(id, lane, op.line, true, copy.block, copy.barrier);
-    copies_.push_back(std::move(copy));
+    next_due_ = std::min(next_due_, copy.due);
+    bulk_copies_.push_back(copy);
   }
   ++progress_;
   return true;
 }
 
 bool Machine::wait_copies(Warp& warp, Fragment& f, const Op& op, std::uint32_t mask) {
-  for (const Copy& copy : copies_) {
-    if (copy.bulk || copy.arrival || &warps_[static_cast<std::size_t>(copy.warp)] != &warp) continue;
+  for (const Copy& copy : warp.copies) {
+    if (copy.arrival) continue;
     for (std::uint32_t rest = mask & copy.mask; rest != 0; rest &= rest - 1) {
       const auto lane = static_cast<std::size_t>(std::countr_zero(rest));
       // wait_group N: all but the N latest groups; wait_all: also what no group holds yet.
@@ -398,6 +413,10 @@ void Machine::finish(Copy& copy) {
     complete(copy.block, copy.barrier, found->second);
     return;
   }
+  if (copy.run && !races_) {
+    move(copy.from[0], copy.to[0], 32 * copy.bytes, -1);
+    copy.mask = 0;
+  }
   for (std::uint32_t rest = copy.mask; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);
     const auto i = static_cast<std::size_t>(lane);
@@ -421,38 +440,43 @@ void Machine::finish(Copy& copy) {
   }
   for (Fragment& f : warp.fragments) {
     if (f.state != State::copies) continue;
-    f.state = State::ready;
+    wake(warp, f);
     queue(copy.warp);
   }
 }
 
 /// Copies that are due; with `first`, the earliest one even if it is not (nothing else can move).
+/// Lets land what is due; `first`: at least the next one.
 void Machine::finish_copies(bool first) {
-  if (copies_.empty()) return;
+  if (!copying()) return;
   std::uint64_t now = report_.warp_instructions;
-  if (first) {
-    now = copies_.front().due;
-    for (const Copy& copy : copies_) now = std::min(now, copy.due);
-  }
-  std::vector<Copy> due;
-  for (std::size_t i = 0; i < copies_.size();) {
-    Copy& copy = copies_[i];
-    // cp.async of one warp land in order, so that an arrival behind them finds them landed.
-    const bool blocked = !copy.bulk && std::any_of(copies_.begin(), copies_.begin() + static_cast<std::ptrdiff_t>(i), [&](const Copy& earlier) {
-      return !earlier.bulk && earlier.warp == copy.warp;
-    });
-    if (copy.due > now || blocked) {
-      ++i;
+  if (first) now = std::max(now, next_due_);
+  if (now < next_due_) return;
+  next_due_ = ~std::uint64_t{0};
+  for (std::size_t i = 0; i < bulk_copies_.size();) {
+    if (bulk_copies_[i].due > now) {
+      next_due_ = std::min(next_due_, bulk_copies_[i++].due);
       continue;
     }
-    due.push_back(std::move(copy));
-    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(i));
+    Copy due = bulk_copies_[i];
+    bulk_copies_[i] = bulk_copies_.back();
+    bulk_copies_.pop_back();
+    finish(due);
   }
-  if (first && due.empty() && !copies_.empty()) {
-    due.push_back(std::move(copies_.front()));
-    copies_.erase(copies_.begin());
+  for (std::size_t i = 0; i < copying_.size();) {
+    Warp& warp = warps_[static_cast<std::size_t>(copying_[i])];
+    while (!warp.copies.empty() && warp.copies.front().due <= now) {
+      finish(warp.copies.front());
+      warp.copies.pop_front();
+    }
+    if (warp.copies.empty()) {
+      copying_[i] = copying_.back();
+      copying_.pop_back();
+    } else {
+      next_due_ = std::min(next_due_, warp.copies.front().due);
+      ++i;
+    }
   }
-  for (Copy& copy : due) finish(copy);
 }
 
 // ---- clusters --------------------------------------------------------------------------------------------------------------
@@ -478,7 +502,7 @@ bool Machine::cluster(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
     if (races_) races_->barrier_complete(first, RaceDetector::kClusterBarrier);
     for (int other = first * warps_per_block_; other < (first + launch_.cluster) * warps_per_block_; ++other) {
       for (Fragment& each : warps_[static_cast<std::size_t>(other)].fragments)
-        if (each.state == State::cluster) each.state = State::ready, queue(other);
+        if (each.state == State::cluster) wake(warps_[static_cast<std::size_t>(other)], each), queue(other);
     }
     return true;
   }

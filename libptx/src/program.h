@@ -28,30 +28,33 @@ using Ref = std::uint32_t;
 constexpr Ref kConstant = 0x80000000u;
 constexpr Ref kNoRef = 0x7fffffffu;
 
-struct Op {
+/// The first 64 bytes are what a lane operation needs.
+struct alignas(64) Op {
   Kind kind = Kind::nothing;
+  bool guard_negated = false;
+  std::uint8_t width = 4;                // bytes of one element
+  std::uint8_t vector = 1;
+  std::uint8_t mode = 0;                 // of shfl, vote, test_wait's parity, ...
+  bool wide_address = false;             // the address register is 64 bits wide
+  bool combine_negated = false;
+  PredicateOp predicate = PredicateOp::copy;
+  int guard = -1, predicate_in = -1;
+  LaneFunction lanes = nullptr;
+  Ref d[4] = {kNoRef, kNoRef, kNoRef, kNoRef};
+  Ref s[10] = {kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef};
+  Ref address = kNoRef, address2 = kNoRef, address3 = kNoRef;   // bases; kNoRef: none
+  int predicate_out = -1, predicate_out2 = -1, predicate_in2 = -1;
+  std::int64_t offset = 0, offset2 = 0, offset3 = 0;
+  CompareFunction compare = nullptr;
+  MmaFunction mma = nullptr;
+  int line = 0;
+  int target = -1;                       // branch, call: index into code
   PtxOp op = PtxOp::mov;
   PtxType type = PtxType::none;
   PtxSpace space = PtxSpace::generic;
   PtxOrder order = PtxOrder::weak;
   PtxScope scope = PtxScope::none;
   AtomicOp atomic = AtomicOp::add;
-  PredicateOp predicate = PredicateOp::copy;
-  std::uint8_t width = 4;                // bytes of one element
-  std::uint8_t vector = 1;
-  std::uint8_t mode = 0;                 // of shfl, vote, test_wait's parity, ...
-  bool wide_address = false;             // the address register is 64 bits wide
-  bool guard_negated = false, combine_negated = false;
-  int guard = -1, predicate_out = -1, predicate_out2 = -1, predicate_in = -1, predicate_in2 = -1;
-  int line = 0;
-  int target = -1;                       // branch, call: index into code
-  LaneFunction lanes = nullptr;
-  CompareFunction compare = nullptr;
-  MmaFunction mma = nullptr;
-  Ref d[4] = {kNoRef, kNoRef, kNoRef, kNoRef};
-  Ref s[10] = {kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef, kNoRef};
-  Ref address = kNoRef, address2 = kNoRef, address3 = kNoRef;   // bases; kNoRef: none
-  std::int64_t offset = 0, offset2 = 0, offset3 = 0;
 };
 
 /// Words of a function's .param variables, one register of 32 lanes each.

@@ -1,6 +1,7 @@
 // What of a memory has been written, one bit a byte.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,6 +14,16 @@ inline void mark_written(std::vector<std::uint64_t>& bits, std::uint64_t begin, 
   for (; begin < end && begin % 64 != 0; ++begin) bits[begin / 64] |= std::uint64_t{1} << (begin % 64);
   for (; begin + 64 <= end; begin += 64) bits[begin / 64] = ~std::uint64_t{0};
   for (; begin < end; ++begin) bits[begin / 64] |= std::uint64_t{1} << (begin % 64);
+}
+
+inline bool all_written(const std::vector<std::uint64_t>& bits, std::uint64_t begin, std::uint64_t end) {
+  while (begin < end) {
+    const std::uint64_t next = std::min(end, (begin / 64 + 1) * 64), count = next - begin;
+    const std::uint64_t wanted = (count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1) << (begin % 64);
+    if ((bits[begin / 64] & wanted) != wanted) return false;
+    begin = next;
+  }
+  return true;
 }
 
 }  // namespace adamk::ptx
