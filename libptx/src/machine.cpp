@@ -374,6 +374,9 @@ bool Machine::execute(Warp& warp, int id, Fragment& f, const Op& op, std::uint32
     case Kind::fence_proxy:
       if (races_) races_->step(id), races_->fence_proxy(id, mask);
       break;
+    case Kind::fence_init:
+      if (races_) races_->step(id), races_->fence_init(id, mask);
+      break;
     case Kind::nothing: break;
     case Kind::mbarrier_init:
     case Kind::mbarrier_inval:

@@ -359,6 +359,10 @@ bool Machine::start_bulk(Warp& warp, int id, const Op& op, std::uint32_t mask) {
                                               : fmt::format("reads {} bytes at offset {} of an allocation of {}", copy.bytes, offset, source->bytes));
       return false;
     }
+    if (!source->written.empty() && !all_written(source->written, offset, offset + copy.bytes)) {
+      fault(warp, op, lane, fmt::format("copies {} bytes at global {:#x}, some of which were never written", copy.bytes, copy.from[0]));
+      return false;
+    }
     if (barrier_at(warp, op, lane, barrier_block, copy.barrier) == nullptr) return false;
     if (barrier_block != copy.block) {
       fault(warp, op, lane, "completes on an mbarrier of another block than it writes to");

@@ -264,7 +264,8 @@ class Decoder {
       case PtxOp::trap: op.kind = Kind::trap; return {};
       case PtxOp::call: return fill_call(at, op);
       case PtxOp::createpolicy: op.kind = Kind::lanes; op.lanes = lane_ops().mov64; op.s[0] = constant(0, 8); return result(at, 0, &op.d[0], 8);
-      case PtxOp::griddepcontrol: case PtxOp::nanosleep: case PtxOp::fence_mbarrier_init: op.kind = Kind::nothing; return {};
+      case PtxOp::griddepcontrol: case PtxOp::nanosleep: op.kind = Kind::nothing; return {};
+      case PtxOp::fence_mbarrier_init: op.kind = Kind::fence_init; return {};
       case PtxOp::fence: case PtxOp::membar: op.kind = Kind::fence; return {};
       case PtxOp::fence_proxy: op.kind = Kind::fence_proxy; return {};
       case PtxOp::bar_sync: case PtxOp::bar_arrive: case PtxOp::bar_warp_sync: case PtxOp::cluster_arrive: case PtxOp::cluster_wait:

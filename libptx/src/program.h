@@ -14,7 +14,7 @@ namespace adamk::ptx {
 enum class Kind : std::uint8_t {
   lanes, compare, predicate, clock, pack, unpack, mma, shfl, vote, match, redux, activemask, address_of_rank,
   load, store, atomic, ldmatrix, stmatrix, param_load, param_store,
-  bar, bar_arrive, warp_sync, cluster_arrive, cluster_wait, fence, fence_proxy, nothing,
+  bar, bar_arrive, warp_sync, cluster_arrive, cluster_wait, fence, fence_proxy, fence_init, nothing,
   mbarrier_init, mbarrier_inval, mbarrier_arrive, mbarrier_expect, mbarrier_wait,
   cp_async, cp_commit, cp_wait, cp_mbarrier_arrive, cp_bulk,
   branch, call, ret, exit, trap

@@ -266,7 +266,19 @@ void RaceDetector::fence_proxy(int warp_id, std::uint32_t mask) {
   warp.accessed = warp.time;
   warp.proxy_times.push_back(warp.time);
   warp.proxied = message(static_cast<std::uint32_t>(warp_id), mask);
+  fence_init(warp_id, mask);
 }
+
+/// Bulk copies complete their mbarrier in the asynchronous proxy, which sees an initialisation in the generic one behind
+/// fence.mbarrier_init or fence.proxy.async of the lane that made it only (PTX ISA, "Async proxy").
+void RaceDetector::fence_init(int warp_id, std::uint32_t mask) {
+  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
+  warp.accessed = warp.time;
+  for (auto& [key, barrier] : barriers_)
+    if (barrier.init != 0 && barrier.fenced == 0 && barrier.owner == static_cast<std::uint32_t>(warp_id) && (mask & bit(barrier.lane)) != 0)
+      barrier.fenced = warp.time;
+}
+
 
 void RaceDetector::barrier_init(int warp_id, int lane, int line, int block, std::uint32_t at) {
   Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
@@ -333,7 +345,15 @@ int RaceDetector::async_begin(int warp_id, int lane, int line, bool bulk, int bl
   copy.bulk = bulk;
   copy.known = message(id, bit(static_cast<std::uint32_t>(lane)));
   if (bulk) {   // one agent for each mbarrier
-    check_init(barriers_[shared_key(block, barrier)], id, bit(static_cast<std::uint32_t>(lane)), line, barrier);
+    const Barrier& completes = barriers_[shared_key(block, barrier)];
+    check_init(completes, id, bit(static_cast<std::uint32_t>(lane)), line, barrier);
+    if (completes.init != 0) {
+      Now now = now_of(id, bit(static_cast<std::uint32_t>(lane)), line);
+      now.address = barrier;
+      now.shared = true;
+      if (completes.fenced == 0 || !knows(now, completes.owner, completes.lane, completes.fenced))
+        report("bulk copy completes an mbarrier whose init is not fenced", now, completes.owner, completes.lane, completes.line);
+    }
     copy.id = agent(shared_key(block, barrier), block, warp_id);
     Agent& mine = agents_[copy.id - warp_count_];
     mine.warp = warp_id;

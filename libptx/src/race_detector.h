@@ -60,6 +60,7 @@ class RaceDetector {
   /// To arrive hands on into the phase in progress; to pass a wait learns what the last completed phase was handed.
   static constexpr std::uint32_t kNamedBarrier = 0xf0000000u, kClusterBarrier = 0xe0000000u;
   void barrier_init(int warp, int lane, int line, int block, std::uint32_t at);
+  void fence_init(int warp, std::uint32_t mask);   // fence.mbarrier_init
   void barrier_arrive(int warp, std::uint32_t mask, int line, int block, std::uint32_t at);
   void barrier_complete(int block, std::uint32_t at);
   void barrier_wait(int warp, std::uint32_t mask, int line, int block, std::uint32_t at);
@@ -137,6 +138,7 @@ class RaceDetector {
     Clock current, done;
     std::uint32_t warp = ~0u, time = 0;           // of the last arrival
     std::uint32_t owner = 0, lane = 0, init = 0;  // who set it up, and when; 0: nobody has to
+    std::uint32_t fenced = 0;                     // when it became visible to the asynchronous proxy; 0: not yet
     int line = 0;
   };
   struct Agent {

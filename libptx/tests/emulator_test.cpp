@@ -69,6 +69,47 @@ TEST(Emulator, OutOfBoundsAndNeverWrittenAreNamed) {
   EXPECT_NE(run("ld.global.u32 %r3, [%rd1+2];").report.error.find("not aligned"), std::string::npos);
 }
 
+/// Lane 0 copies 64 bytes into shared memory, waits for them, and stores the third word behind them.
+std::string bulk_copy(const std::string& fence) {
+  return "setp.ne.s32 %p1, %r1, 0;\n@%p1 bra $end;\nmov.u32 %r3, 1;\nmov.u32 %r4, 64;\nmbarrier.init.shared.b64 [%r9], %r3;\n" + fence +
+         "\nmbarrier.arrive.expect_tx.shared.b64 %rd2, [%r9], %r4;\nadd.s32 %r5, %r9, 64;\n"
+         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd1], %r4, [%r9];\nmov.u32 %r6, 0;\n"
+         "$wait:\nmbarrier.try_wait.parity.shared.b64 %p2, [%r9], %r6;\n@!%p2 bra $wait;\n"
+         "ld.shared.u32 %r7, [%r5+8];\nst.global.u32 [%rd1+128], %r7;\n$end:";
+}
+
+TEST(Emulator, ABulkCopyNeedsAWrittenSourceAndAnInitialisationThatItsProxySees) {
+  const Outcome good = run(bulk_copy("fence.mbarrier_init.release.cluster;"));
+  EXPECT_TRUE(good.report.completed) << good.report.error;
+  EXPECT_TRUE(good.report.races.empty());
+  EXPECT_TRUE(run(bulk_copy("fence.proxy.async;")).report.races.empty());
+  const Outcome blind = run(bulk_copy(""));
+  ASSERT_EQ(blind.report.races.size(), 1u);
+  EXPECT_EQ(blind.report.races[0].kind, "bulk copy completes an mbarrier whose init is not fenced");
+  const Outcome empty = run(bulk_copy("fence.proxy.async;"), 1, 32, 64, 1, false);
+  EXPECT_NE(empty.report.error.find("copies 64 bytes at global"), std::string::npos) << empty.report.error;
+  EXPECT_NE(empty.report.error.find("never written"), std::string::npos) << empty.report.error;
+}
+
+TEST(Emulator, LanesOfOneInstructionMayTouchSharedAndGlobalMemory) {
+  // Two warps. Even lanes store into shared memory, odd ones into global; of one kind each warp has words of its own.
+  const auto races = [](bool shared_meets) {
+    const std::string own = "and.b32 %r4, %r1, 992;\n";   // 32 x warp
+    return run("and.b32 %r3, %r1, 31;\n" + own + "add.s32 %r5, %r3, %r4;\n"
+               "cvta.shared.u64 %rd2, %rd9;\nmul.wide.u32 %rd3, " + (shared_meets ? "%r3" : "%r5") + ", 4;\nadd.s64 %rd4, %rd2, %rd3;\n"
+               "mul.wide.u32 %rd5, " + (shared_meets ? "%r5" : "%r3") + ", 4;\nadd.s64 %rd6, %rd1, %rd5;\n"
+               "and.b32 %r6, %r1, 1;\nsetp.eq.s32 %p1, %r6, 0;\nselp.b64 %rd7, %rd4, %rd6, %p1;\nst.u32 [%rd7], %r1;", 1, 64).report;
+  };
+  for (const bool shared : {true, false}) {
+    const EmulatorReport report = races(shared);
+    EXPECT_TRUE(report.completed) << report.error;
+    ASSERT_EQ(report.races.size(), 1u);
+    EXPECT_EQ(report.races[0].kind, "write after write");
+    EXPECT_EQ(report.races[0].shared, shared);
+    EXPECT_EQ(report.races[0].second.lane % 2, shared ? 0 : 1);
+  }
+}
+
 /// Block 0 writes a word and then a flag, block 1 waits for the flag and reads the word.
 std::string message(const std::string& publish, const std::string& poll) {
   return "setp.ne.s32 %p1, %r1, 0;\n@%p1 bra $end;\nsetp.ne.s32 %p2, %r2, 0;\n@%p2 bra $reader;\nmov.u32 %r3, 42;\nst.global.u32 [%rd1], %r3;\n"

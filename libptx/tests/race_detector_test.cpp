@@ -44,7 +44,10 @@ struct Launch {
     d.step(warp), d.fence(warp, lanes, scope);
   }
   void warp_sync(int warp, std::uint32_t lanes = kAll) { d.step(warp), d.warp_sync(warp, lanes); }
-  void init(int warp, std::uint32_t at) { d.step(warp), d.barrier_init(warp, 0, ++line, warp / 2, at); }
+  void init(int warp, std::uint32_t at, bool fenced = true) {
+    d.step(warp), d.barrier_init(warp, 0, ++line, warp / 2, at);
+    if (fenced) d.step(warp), d.fence_init(warp, kAll);
+  }
   void arrive(int warp, std::uint32_t at, std::uint32_t lanes = 1) {
     d.step(warp), d.barrier_arrive(warp, lanes, ++line, warp / 2, at);
   }
@@ -242,6 +245,24 @@ TEST(RaceDetector, AnMbarrierIsUsedByThoseWhoKnowThatItWasSetUp) {
     l.arrive(1, kFull);
     EXPECT_EQ(l.verdict(), sync ? "" : "mbarrier used after its init");
   }
+}
+
+TEST(RaceDetector, ABulkCopyCompletesAnMbarrierWhoseInitWasFencedByTheLaneThatMadeItAndSynchronised) {
+  const auto run = [](bool before, int fences, std::uint32_t lanes, bool after) {
+    Launch l;
+    l.init(0, kFull, false);
+    if (before) l.bar({0, 1});
+    if (fences >= 0) l.d.step(fences), l.d.fence_init(fences, lanes);
+    if (after) l.bar({0, 1});
+    l.land(l.bulk(1, kFull), 1, kFull);
+    return l.verdict();
+  };
+  const std::string unfenced = "bulk copy completes an mbarrier whose init is not fenced";
+  EXPECT_EQ(run(false, 0, kAll, true), "");
+  EXPECT_EQ(run(false, -1, 0, true), unfenced);
+  EXPECT_EQ(run(false, 0, kAll & ~1u, true), unfenced);   // other lanes
+  EXPECT_EQ(run(true, 1, kAll, false), unfenced);         // another warp
+  EXPECT_EQ(run(true, 0, kAll, false), unfenced);         // too late for the copy to know
 }
 
 /// A ring of one slot: warp 0 copies, warp 1 reads all of it with all lanes and gives it back, twice.
