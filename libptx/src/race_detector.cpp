@@ -1,465 +1,7 @@
-#include "race_detector.h"
-
-#include <algorithm>
-#include <bit>
-#include <cstring>
+// Accesses of the race detector: what each granule of memory remembers, and what it is compared with.
+#include "race_detector_parts.h"
 
 namespace adamk::ptx {
-namespace {
-
-constexpr std::size_t kPageCells = 256;   // 4 KB
-constexpr unsigned kCellBytes = 16;
-constexpr std::size_t kMostRaces = 100;
-
-std::uint64_t shared_key(int block, std::uint64_t address) {
-  return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(block) << 32 | address;
-}
-bool acquires(PtxOrder order) { return order == PtxOrder::acquire || order == PtxOrder::acq_rel || order == PtxOrder::sc; }
-bool releases(PtxOrder order) { return order == PtxOrder::release || order == PtxOrder::acq_rel || order == PtxOrder::sc; }
-PtxScope narrower(PtxScope a, PtxScope b) { return a == PtxScope::none ? b : b == PtxScope::none ? a : std::min(a, b); }
-constexpr std::uint32_t bit(std::uint32_t lane) { return 1u << lane; }
-std::size_t packet_of(std::uint64_t address) { return address / 8 % (kPageCells * kCellBytes / 8); }
-std::uint32_t first_of(std::uint32_t mask) { return static_cast<std::uint32_t>(std::countr_zero(mask)); }
-
-bool raise(std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& from) {
-  if (into.size() < from.size()) into.resize(from.size());
-  std::uint32_t* to = into.data();
-  std::uint32_t more = 0;
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    more |= from[i] > to[i] ? 1u : 0u;
-    to[i] = std::max(to[i], from[i]);
-  }
-  return more != 0;
-}
-
-/// All of a cell that says who wrote it.
-template <class Cell>
-std::uint64_t writing_of(const Cell& cell) {
-  std::uint64_t key = 0;
-  std::memcpy(&key, &cell, 8);
-  return key;
-}
-
-}   // namespace
-
-struct RaceDetector::Now {
-  Warp* lanes = nullptr;          // null: a copy
-  const Clock* known = nullptr;   // by all of its lanes
-  std::uint32_t warp = 0, mask = 0;
-  std::uint32_t self = 0, synced = 0;   // what each lane did up to `self` it knows, and what all did up to `synced`
-  Read noted;
-  std::uint64_t address = 0;
-  bool shared = false, constant = false;
-  std::uint32_t lane = 0;            // the one that does not know
-  std::uint64_t ordered_write = 0;   // the last write and read found ordered before
-  Read ordered_read;
-};
-
-RaceDetector::RaceDetector(int blocks, int warps_per_block, int blocks_per_cluster)
-    : warps_per_block_(warps_per_block), blocks_per_cluster_(blocks_per_cluster),
-      warp_count_(static_cast<std::uint32_t>(blocks * warps_per_block)), warps_(warp_count_), reads_(1) {
-  for (Warp& warp : warps_) {
-    warp.known.all.resize(warp_count_);
-    warp.known.dependency.resize(warp_count_);
-  }
-}
-RaceDetector::~RaceDetector() = default;
-
-// ---- clocks ----------------------------------------------------------------------------------------------------------------
-
-/// Keeps the most that fits one part; what does not fit is forgotten, which can only make the detector stricter.
-bool RaceDetector::add(Clock& into, std::uint32_t warp, std::uint32_t time, std::uint32_t mask) {
-  if (mask == 0 || (warp < into.all.size() && time <= into.all[warp])) return false;
-  auto at = std::lower_bound(into.parts.begin(), into.parts.end(), warp,
-                             [](const Part& part, std::uint32_t w) { return part.warp < w; });
-  const bool found = at != into.parts.end() && at->warp == warp;
-  std::uint32_t all = 0;   // what is complete
-  if (mask == ~0u) {
-    all = time;
-  } else if (!found) {
-    into.parts.insert(at, {warp, time, mask});
-    return true;
-  } else if ((at->mask & mask) == mask && at->time >= time) {
-    return false;
-  } else if (at->time == time || (at->mask | mask) == ~0u) {
-    if ((at->mask | mask) == ~0u) all = std::min(at->time, time);
-    if (at->time == time) at->mask |= mask;
-    else if (time > at->time) *at = {warp, time, mask};
-  } else if (time > at->time) {
-    *at = {warp, time, mask};
-  } else {
-    return false;
-  }
-  if (all == 0) return true;
-  if (into.all.size() <= warp) into.all.resize(warp + 1);
-  into.all[warp] = all;
-  if (found && at->time <= all) into.parts.erase(at);
-  return true;
-}
-
-bool RaceDetector::join(Clock& into, const Clock& from) {
-  bool more = raise(into.all, from.all);
-  for (const Part& part : from.parts) more |= add(into, part.warp, part.time, part.mask);
-  if (more)
-    std::erase_if(into.parts,
-                  [&](const Part& part) { return part.warp < into.all.size() && part.time <= into.all[part.warp]; });
-  return raise(into.dependency, from.dependency) || more;
-}
-
-bool RaceDetector::join_self(Clock& into, const Message& from) {
-  bool more = add(into, from.warp, from.synced, ~0u);
-  more |= add(into, from.warp, from.time, from.mask);
-  if (into.dependency.size() <= from.warp) into.dependency.resize(from.warp + 1);
-  if (into.dependency[from.warp] >= from.synced) return more;
-  into.dependency[from.warp] = from.synced;
-  return true;
-}
-
-bool RaceDetector::covers(const Clock& clock, std::uint32_t warp, std::uint32_t lane, std::uint32_t time) {
-  if (warp < clock.all.size() && time <= clock.all[warp]) return true;
-  const auto at = std::lower_bound(clock.parts.begin(), clock.parts.end(), warp,
-                                   [](const Part& part, std::uint32_t w) { return part.warp < w; });
-  return at != clock.parts.end() && at->warp == warp && time <= at->time && (at->mask & bit(lane)) != 0;
-}
-
-bool RaceDetector::covers(const Message& message, std::uint32_t warp, std::uint32_t lane, std::uint32_t time) {
-  if (message.clock == nullptr) return false;
-  if (warp == message.warp && (time <= message.synced || (time <= message.time && (message.mask & bit(lane)) != 0)))
-    return true;
-  return covers(*message.clock, warp, lane, time);
-}
-
-bool RaceDetector::covers_dependency(const Clock& clock, std::uint32_t warp, std::uint32_t time) {
-  return warp < clock.dependency.size() && time <= clock.dependency[warp];
-}
-
-void RaceDetector::changed(Warp& warp) {
-  warp.snapshot.reset();
-  for (std::uint32_t rest = warp.owners; rest != 0; rest &= rest - 1) warp.own[first_of(rest)]->snapshot.reset();
-}
-
-const std::shared_ptr<const RaceDetector::Clock>& RaceDetector::snapshot(Warp& warp) {
-  if (warp.snapshot == nullptr) warp.snapshot = std::make_shared<const Clock>(warp.known);
-  return warp.snapshot;
-}
-
-/// What these lanes know, and their own accesses up to now.
-void RaceDetector::hand_on(Clock& into, std::uint32_t id, std::uint32_t mask) const {
-  const Warp& warp = warps_[id];
-  join(into, warp.known);
-  for (std::uint32_t rest = mask & warp.owners; rest != 0; rest &= rest - 1) join(into, warp.own[first_of(rest)]->clock);
-  if (warp.awaited != nullptr)
-    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1)
-      add(into, warp.agent, (*warp.awaited)[first_of(rest)], bit(first_of(rest)));
-  add(into, id, warp.accessed, mask);
-}
-
-RaceDetector::Message RaceDetector::message(std::uint32_t id, std::uint32_t mask) {
-  Warp& warp = warps_[id];
-  Message out{nullptr, id, mask, warp.accessed, warp.known.all[id], PtxScope::sys};
-  if ((mask & warp.owners) == 0 && warp.awaited == nullptr) {
-    out.clock = snapshot(warp);
-  } else if (std::popcount(mask) == 1 && warp.awaited == nullptr) {
-    auto& own = *warp.own[first_of(mask)];
-    if (own.snapshot == nullptr) {
-      auto clock = std::make_shared<Clock>(warp.known);
-      join(*clock, own.clock);
-      own.snapshot = std::move(clock);
-    }
-    out.clock = own.snapshot;
-  } else {
-    auto clock = std::make_shared<Clock>();
-    hand_on(*clock, id, mask);
-    out.clock = std::move(clock);
-  }
-  return out;
-}
-
-void RaceDetector::acquire(std::uint32_t id, std::uint32_t mask, const Clock& clock, const Message* self) {
-  Warp& warp = warps_[id];
-  bool more = false;
-  if (full(warp, mask)) {
-    more = join(warp.known, clock);
-    if (self != nullptr) more |= join_self(warp.known, *self);
-  } else {
-    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-      auto& own = warp.own[first_of(rest)];
-      if (own == nullptr) own = std::make_unique<Own>();
-      join(own->clock, clock);
-      if (self != nullptr) join_self(own->clock, *self);
-    }
-    warp.owners |= mask;
-    more = true;
-  }
-  if (more) changed(warp);
-}
-
-std::uint32_t RaceDetector::agent(std::uint64_t key, int block, int warp) {
-  const auto [at, fresh] = agent_ids_.emplace(key, warp_count_ + static_cast<std::uint32_t>(agents_.size()));
-  if (fresh) agents_.push_back({block, warp, 0, {}});
-  return at->second;
-}
-
-bool RaceDetector::reaches(PtxScope scope, std::uint32_t one, std::uint32_t other) const {
-  const auto per_block = static_cast<std::uint32_t>(warps_per_block_);
-  if (scope == PtxScope::cta) return one / per_block == other / per_block;
-  const std::uint32_t per_cluster = per_block * static_cast<std::uint32_t>(blocks_per_cluster_);
-  return scope != PtxScope::cluster || one / per_cluster == other / per_cluster;
-}
-
-// ---- synchronisation -------------------------------------------------------------------------------------------------------
-
-void RaceDetector::warp_sync(int warp_id, std::uint32_t mask) {
-  const auto id = static_cast<std::uint32_t>(warp_id);
-  Warp& warp = warps_[id];
-  if (full(warp, mask)) {
-    if (warp.owners != 0) changed(warp);
-    for (std::uint32_t rest = warp.owners; rest != 0; rest &= rest - 1) {
-      auto& own = warp.own[first_of(rest)];
-      join(warp.known, own->clock);
-      own.reset();
-    }
-    warp.owners = 0;
-    if (warp.awaited != nullptr) {
-      for (std::uint32_t lane = 0; lane < 32; ++lane) add(warp.known, warp.agent, (*warp.awaited)[lane], bit(lane));
-      changed(warp);
-    }
-    add(warp.known, id, warp.time, ~0u);   // a message carries it apart: the snapshot stays good
-    warp.known.dependency[id] = warp.time;
-    return;
-  }
-  Clock together;
-  for (std::uint32_t rest = mask & warp.owners; rest != 0; rest &= rest - 1) join(together, warp.own[first_of(rest)]->clock);
-  if (warp.awaited != nullptr)
-    for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1)
-      add(together, warp.agent, (*warp.awaited)[first_of(rest)], bit(first_of(rest)));
-  add(together, id, warp.time, mask);
-  acquire(id, mask, together, nullptr);
-}
-
-void RaceDetector::lanes_left(int warp, std::uint32_t mask) { warps_[static_cast<std::size_t>(warp)].gone |= mask; }
-
-/// What relaxed loads before it have read is known now; what relaxed stores behind it write hands on what is known now.
-void RaceDetector::fence(int warp_id, std::uint32_t mask, PtxScope scope) {
-  const auto id = static_cast<std::uint32_t>(warp_id);
-  Warp& warp = warps_[id];
-  for (Pending& seen : warp.pending) {
-    if ((seen.lanes & mask) == 0 || !reaches(scope, seen.from.warp, id)) continue;
-    acquire(id, seen.lanes & mask, *seen.from.clock, &seen.from);
-    seen.lanes &= ~mask;
-  }
-  std::erase_if(warp.pending, [](const Pending& seen) { return seen.lanes == 0; });
-  for (Message& earlier : warp.fenced) earlier.mask &= ~mask;
-  std::erase_if(warp.fenced, [](const Message& earlier) { return earlier.mask == 0; });
-  const auto keep = [&](std::uint32_t lanes) {
-    if (lanes == 0) return;
-    warp.fenced.push_back(message(id, lanes));
-    warp.fenced.back().scope = scope;
-  };
-  const std::uint32_t apart = warp.awaited != nullptr ? mask : mask & warp.owners;
-  keep(mask & ~apart);
-  for (std::uint32_t rest = apart; rest != 0; rest &= rest - 1) keep(bit(first_of(rest)));
-}
-
-void RaceDetector::fence_proxy(int warp_id, std::uint32_t mask) {
-  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
-  warp.accessed = warp.time;
-  warp.proxy_times.push_back(warp.time);
-  warp.proxied = message(static_cast<std::uint32_t>(warp_id), mask);
-  fence_init(warp_id, mask);
-}
-
-/// Bulk copies complete their mbarrier in the asynchronous proxy, which sees an initialisation in the generic one behind
-/// fence.mbarrier_init or fence.proxy.async of the lane that made it only (PTX ISA, "Async proxy").
-void RaceDetector::fence_init(int warp_id, std::uint32_t mask) {
-  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
-  warp.accessed = warp.time;
-  for (auto& [key, barrier] : barriers_)
-    if (barrier.init != 0 && barrier.fenced == 0 && barrier.owner == static_cast<std::uint32_t>(warp_id) && (mask & bit(barrier.lane)) != 0)
-      barrier.fenced = warp.time;
-}
-
-
-void RaceDetector::barrier_init(int warp_id, int lane, int line, int block, std::uint32_t at) {
-  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
-  warp.accessed = warp.time;
-  Barrier fresh;
-  fresh.owner = static_cast<std::uint32_t>(warp_id);
-  fresh.lane = static_cast<std::uint32_t>(lane);
-  fresh.init = warp.time;
-  fresh.line = line;
-  barriers_[shared_key(block, at)] = std::move(fresh);
-}
-
-void RaceDetector::check_init(const Barrier& barrier, std::uint32_t id, std::uint32_t mask, int line, std::uint32_t at) {
-  if (barrier.init == 0 || barrier.init <= warps_[id].known.all[barrier.owner]) return;
-  Now now = now_of(id, mask, line);
-  now.address = at;
-  now.shared = true;
-  if (!knows(now, barrier.owner, barrier.lane, barrier.init))
-    report("mbarrier used after its init", now, barrier.owner, barrier.lane, barrier.line);
-}
-
-void RaceDetector::barrier_arrive(int warp_id, std::uint32_t mask, int line, int block, std::uint32_t at) {
-  const auto id = static_cast<std::uint32_t>(warp_id);
-  const Warp& warp = warps_[id];
-  Barrier& barrier = barriers_[shared_key(block, at)];
-  check_init(barrier, id, mask, line, at);
-  // The lanes of an instruction arrive one after the other, and mostly know the same.
-  if (barrier.warp == id && barrier.time == warp.time && (warp.owners & mask) == 0 && warp.awaited == nullptr)
-    add(barrier.current, id, warp.accessed, mask);
-  else hand_on(barrier.current, id, mask);
-  barrier.warp = id;
-  barrier.time = warp.time;
-}
-
-/// Arrivals of a phase come after the phase before, in the order of the barrier itself: its knowledge stays.
-void RaceDetector::barrier_complete(int block, std::uint32_t at) {
-  Barrier& barrier = barriers_[shared_key(block, at)];
-  barrier.done = barrier.current;
-}
-
-void RaceDetector::barrier_wait(int warp, std::uint32_t mask, int line, int block, std::uint32_t at) {
-  const Barrier& barrier = barriers_[shared_key(block, at)];
-  check_init(barrier, static_cast<std::uint32_t>(warp), mask, line, at);
-  acquire(static_cast<std::uint32_t>(warp), mask, barrier.done, nullptr);
-}
-
-// ---- asynchronous copies ---------------------------------------------------------------------------------------------------
-
-int RaceDetector::async_begin(int warp_id, int lane, int line, bool bulk, int block, std::uint32_t barrier) {
-  int index = static_cast<int>(copies_.size());
-  if (free_copies_.empty()) {
-    copies_.emplace_back();
-  } else {
-    index = free_copies_.back();
-    free_copies_.pop_back();
-  }
-  Copy& copy = copies_[static_cast<std::size_t>(index)];
-  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
-  const auto id = static_cast<std::uint32_t>(warp_id);
-  copy.warp = warp_id;
-  copy.lane = lane;
-  copy.line = line;
-  copy.block = block;
-  copy.bulk = bulk;
-  copy.known = message(id, bit(static_cast<std::uint32_t>(lane)));
-  if (bulk) {   // one agent for each mbarrier
-    const Barrier& completes = barriers_[shared_key(block, barrier)];
-    check_init(completes, id, bit(static_cast<std::uint32_t>(lane)), line, barrier);
-    if (completes.init != 0) {
-      Now now = now_of(id, bit(static_cast<std::uint32_t>(lane)), line);
-      now.address = barrier;
-      now.shared = true;
-      if (completes.fenced == 0 || !knows(now, completes.owner, completes.lane, completes.fenced))
-        report("bulk copy completes an mbarrier whose init is not fenced", now, completes.owner, completes.lane, completes.line);
-    }
-    copy.id = agent(shared_key(block, barrier), block, warp_id);
-    Agent& mine = agents_[copy.id - warp_count_];
-    mine.warp = warp_id;
-    copy.time = ++mine.time;
-    mine.under_way.push_back(copy.time);
-    copy.proxied = warp.proxied;
-  } else {   // one for each warp, whose lanes are told apart
-    if (warp.agent == 0)
-      warp.agent = agent(shared_key(warp_id / warps_per_block_, 0x80000000u | id), warp_id / warps_per_block_, warp_id);
-    copy.id = warp.agent;
-    copy.time = warp.time;
-  }
-  return index;
-}
-
-void RaceDetector::async_move(int index, std::uint64_t global, std::uint32_t shared, int bytes) {
-  const Copy& copy = copies_[static_cast<std::size_t>(index)];
-  const auto lane = static_cast<std::uint32_t>(copy.lane);
-  Now now;
-  now.known = copy.known.clock.get();
-  now.warp = copy.known.warp;
-  now.mask = bit(lane);
-  now.self = copy.known.time;
-  now.synced = copy.known.synced;
-  now.noted.warp = copy.id & 0xffffffu;
-  now.noted.how = weak;
-  now.noted.time = copy.time;
-  now.noted.mask = copy.bulk ? 1u : bit(lane);
-  now.noted.line = copy.line;
-  const unsigned piece = std::min(static_cast<unsigned>(bytes), kCellBytes);
-  for (int done = 0; done < bytes;) {
-    const std::uint64_t address = global + static_cast<std::uint64_t>(done);
-    const int here = std::min<int>(bytes - done, static_cast<int>(4096 - address % 4096));
-    done += here;
-    Page& from = page(false, 0, address);
-    if (from.cells.empty()) {   // nobody has written there
-      Read& early = early_of(from, copy.id);
-      now.noted.mask |= early.mask;
-      early = now.noted;
-      now.noted.mask = copy.bulk ? 1u : bit(lane);
-      continue;
-    }
-    for (std::uint64_t at = address; at < address + static_cast<std::uint64_t>(here); at += piece) {
-      over<false>(now, from.cells[at / kCellBytes % kPageCells], kCellBytes, at, piece, [&](Cell& cell) {
-        if (copy.bulk) check_proxy(now, copy, cell);
-        read(now, from, cell);
-      });
-    }
-  }
-  now.shared = true;
-  for (std::uint64_t at = shared; at < shared + static_cast<std::uint64_t>(bytes); at += piece) {
-    Page& to = page(true, copy.block, at);
-    Cell& touched = cells_of(to)[at / kCellBytes % kPageCells];
-    over<true>(now, touched, kCellBytes, at, piece, [&](Cell& cell) { write(now, to, cell); });
-  }
-}
-
-/// What was written through the generic proxy: its writer, or whoever starts the copy, must have fenced since.
-void RaceDetector::check_proxy(Now& now, const Copy& copy, const Cell& cell) {
-  if (cell.how == nothing || cell.warp >= warp_count_ || !covers(copy.known, cell.warp, cell.lane, cell.time)) return;
-  if (covers(copy.proxied, cell.warp, cell.lane, cell.time)) return;
-  const auto& times = warps_[cell.warp].proxy_times;
-  const auto fenced = std::lower_bound(times.begin(), times.end(), cell.time);
-  if (fenced != times.end() && covers(copy.known, cell.warp, cell.lane, *fenced)) return;
-  now.lane = static_cast<std::uint32_t>(copy.lane);
-  report("read after write without fence.proxy.async", now, cell.warp, cell.lane, cell.line);
-}
-
-void RaceDetector::async_complete(int index, int block, std::uint32_t at) {
-  const Copy& copy = copies_[static_cast<std::size_t>(index)];
-  Clock& into = barriers_[shared_key(block, at)].current;
-  if (!copy.bulk) {
-    add(into, copy.id, copy.time, bit(static_cast<std::uint32_t>(copy.lane)));
-    return;
-  }
-  Agent& mine = agents_[copy.id - warp_count_];
-  std::erase(mine.under_way, copy.time);
-  const std::uint32_t landed =
-      mine.under_way.empty() ? mine.time : *std::min_element(mine.under_way.begin(), mine.under_way.end()) - 1;
-  if (landed != 0) add(into, copy.id, landed, ~0u);
-}
-
-void RaceDetector::async_commit(int warp_id, std::uint32_t mask) {
-  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
-  if (warp.commits == nullptr) warp.commits = std::make_unique<std::array<std::vector<std::uint32_t>, 32>>();
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) (*warp.commits)[first_of(rest)].push_back(warp.time);
-}
-
-void RaceDetector::async_wait(int warp_id, std::uint32_t mask, int left) {
-  Warp& warp = warps_[static_cast<std::size_t>(warp_id)];
-  if (warp.agent == 0) return;
-  if (warp.awaited == nullptr) warp.awaited = std::make_unique<std::array<std::uint32_t, 32>>();
-  for (std::uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-    const std::uint32_t lane = first_of(rest);
-    std::uint32_t time = left < 0 ? warp.time : 0;
-    if (left >= 0 && warp.commits != nullptr && (*warp.commits)[lane].size() > static_cast<std::size_t>(left))
-      time = (*warp.commits)[lane].end()[-1 - left];
-    (*warp.awaited)[lane] = std::max((*warp.awaited)[lane], time);
-  }
-}
-
-void RaceDetector::async_end(int index) {
-  copies_[static_cast<std::size_t>(index)].known.clock.reset();
-  copies_[static_cast<std::size_t>(index)].proxied.clock.reset();
-  free_copies_.push_back(index);
-}
 
 // ---- granules --------------------------------------------------------------------------------------------------------------
 
@@ -825,4 +367,59 @@ void RaceDetector::access(int warp_id, std::uint32_t mask, int line, bool shared
   }
 }
 
-}   // namespace adamk::ptx
+// ---- copies ----------------------------------------------------------------------------------------------------------------
+
+void RaceDetector::async_move(int index, std::uint64_t global, std::uint32_t shared, int bytes) {
+  const Copy& copy = copies_[static_cast<std::size_t>(index)];
+  const auto lane = static_cast<std::uint32_t>(copy.lane);
+  Now now;
+  now.known = copy.known.clock.get();
+  now.warp = copy.known.warp;
+  now.mask = bit(lane);
+  now.self = copy.known.time;
+  now.synced = copy.known.synced;
+  now.noted.warp = copy.id & 0xffffffu;
+  now.noted.how = weak;
+  now.noted.time = copy.time;
+  now.noted.mask = copy.bulk ? 1u : bit(lane);
+  now.noted.line = copy.line;
+  const unsigned piece = std::min(static_cast<unsigned>(bytes), kCellBytes);
+  for (int done = 0; done < bytes;) {
+    const std::uint64_t address = global + static_cast<std::uint64_t>(done);
+    const int here = std::min<int>(bytes - done, static_cast<int>(4096 - address % 4096));
+    done += here;
+    Page& from = page(false, 0, address);
+    if (from.cells.empty()) {   // nobody has written there
+      Read& early = early_of(from, copy.id);
+      now.noted.mask |= early.mask;
+      early = now.noted;
+      now.noted.mask = copy.bulk ? 1u : bit(lane);
+      continue;
+    }
+    for (std::uint64_t at = address; at < address + static_cast<std::uint64_t>(here); at += piece) {
+      over<false>(now, from.cells[at / kCellBytes % kPageCells], kCellBytes, at, piece, [&](Cell& cell) {
+        if (copy.bulk) check_proxy(now, copy, cell);
+        read(now, from, cell);
+      });
+    }
+  }
+  now.shared = true;
+  for (std::uint64_t at = shared; at < shared + static_cast<std::uint64_t>(bytes); at += piece) {
+    Page& to = page(true, copy.block, at);
+    Cell& touched = cells_of(to)[at / kCellBytes % kPageCells];
+    over<true>(now, touched, kCellBytes, at, piece, [&](Cell& cell) { write(now, to, cell); });
+  }
+}
+
+/// What was written through the generic proxy: its writer, or whoever starts the copy, must have fenced since.
+void RaceDetector::check_proxy(Now& now, const Copy& copy, const Cell& cell) {
+  if (cell.how == nothing || cell.warp >= warp_count_ || !covers(copy.known, cell.warp, cell.lane, cell.time)) return;
+  if (covers(copy.proxied, cell.warp, cell.lane, cell.time)) return;
+  const auto& times = warps_[cell.warp].proxy_times;
+  const auto fenced = std::lower_bound(times.begin(), times.end(), cell.time);
+  if (fenced != times.end() && covers(copy.known, cell.warp, cell.lane, *fenced)) return;
+  now.lane = static_cast<std::uint32_t>(copy.lane);
+  report("read after write without fence.proxy.async", now, cell.warp, cell.lane, cell.line);
+}
+
+}  // namespace adamk::ptx
