@@ -1,9 +1,11 @@
-// A DAG file, and the validator over the tile DAG in it: it takes one from any source. The keys that tie a file's parts
+// A DAG file, whole or as a patch to a sound one, and the validator over the tile DAG in it: it takes one from any source. The keys that tie a file's parts
 // together are set right once, or an input with a changed part would never get past them.
 #include "adamk/dag/dag_file.h"
 
 #include "adamk/dag/validator.h"
 #include "fuzz.h"
+#include "patch.h"
+#include "small_deployment.h"
 
 using namespace adamk;
 
@@ -33,10 +35,22 @@ void set_keys(Json& document) {
   document.erase("operators");
 }
 
+Json sound_file() {
+  DagFile file;
+  file.deployment = fuzz::small_deployment();
+  file.model_path = "model";
+  file.random_weights = 1;
+  file.plan = default_plan(file.deployment).value();
+  file.tiles = make_tile_dag(file.deployment, *file.plan).value();
+  file.instructions = Json{{"plan_hash", file.plan->hash()}, {"roles", Json::array()}};
+  return dag_to_json(file);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  Result<Json> document = parse_json(fuzz::as_text(data, size), "dag.json");
+  static const Json sound = sound_file();
+  Result<Json> document = fuzz::patched(fuzz::as_text(data, size), "dag.json", sound);
   if (!document) return 0;
   read(*document);
   if (!document->is_object()) return 0;

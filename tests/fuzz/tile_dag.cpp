@@ -1,14 +1,16 @@
-// A tile DAG on its own, judged for a small deployment.
+// A tile DAG on its own, judged for a small deployment: whole, or as a patch to a sound one.
 #include "adamk/dag/tile_dag.h"
 
 #include "adamk/dag/validator.h"
 #include "fuzz.h"
+#include "patch.h"
 #include "small_deployment.h"
 
 using namespace adamk;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const Result<Json> document = parse_json(fuzz::as_text(data, size), "tile_dag.json");
+  static const Json sound = tile_dag_to_json(make_tile_dag(fuzz::small_deployment(), default_plan(fuzz::small_deployment()).value()).value());
+  const Result<Json> document = fuzz::patched(fuzz::as_text(data, size), "tile_dag.json", sound);
   if (!document) return 0;
   const Result<TileDag> dag = tile_dag_from_json(JsonView(*document, "tile_dag.json"));
   if (!dag) return 0;
