@@ -45,6 +45,8 @@ std::string plan_text(const Plan& plan) {
   if (gate_up != nullptr && !gate_up->fused_silu) parts.push_back("late SiLU");
   parts.push_back(fmt::format("{} warps, ring {}, window {}", plan.consumer_warps, plan.ring_stages, plan.window));
   if (plan.pace > 0) parts.push_back(fmt::format("pace {}", plan.pace));
+  if (plan.unroll > 0) parts.push_back(fmt::format("unroll {}", plan.unroll));
+  if (plan.fragments > 1) parts.push_back(fmt::format("{} fragments ahead", plan.fragments));
   parts.push_back(fmt::format("{} blocks", plan.grid));
   return fmt::format("{}", fmt::join(parts, ", "));
 }

@@ -239,9 +239,11 @@ std::string space_text(const Space& space) {
   text += fmt::format("\n{} candidates on {} paths through {} nodes\n\n{}", space.candidates(), space.paths.size(),
                       space.nodes.size(), render(open_edges(space), TableFormat::text));
   text += fmt::format("\nFor the whole kernel\n  consumer warps  {}\n  ring stages     {} of what fits\n  in flight       {}\n"
-                      "  pace            {} clocks per 8 KB (an SM's fair share: {:.0f})\n  grid            {}\n",
+                      "  pace            {} clocks per 8 KB (an SM's fair share: {:.0f})\n  grid            {}\n"
+                      "  unroll          {} K steps of the inner loop; 0: all\n  fragments       {} in flight ahead of their mma\n",
                       fmt::join(knobs.consumer_warps, ", "), fmt::join(knobs.ring_fractions, ", "), joined(windows),
-                      fmt::join(knobs.paces, ", "), space.fair_share_clocks, fmt::join(knobs.grids, ", "));
+                      fmt::join(knobs.paces, ", "), space.fair_share_clocks, fmt::join(knobs.grids, ", "),
+                      fmt::join(knobs.unrolls, ", "), fmt::join(knobs.fragments, ", "));
   text += fmt::format("\nShared memory, in bytes: as many ring stages as fit, K split into chunks or not\n\n{}",
                       render(memory_table(space), TableFormat::text));
   return text + "\nRuled out\n" + ruled_out(space);

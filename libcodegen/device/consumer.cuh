@@ -168,6 +168,46 @@ __device__ __forceinline__ float apply_gains(Inputs<S>& x, const Inputs<S>& gain
   return warp_sum(squares);
 }
 
+// K steps `first` to `first` + `steps` of a tile, whose weights lie at `from`: one turn of the inner loop. kFragments loads are in
+// flight ahead of their mma. Steps take turns at two accumulators, from `parity` on, so that one mma need not wait for the last.
+// `low` to `high`: the rounds of x that the ring stage touches. A first step known only at run time chooses among them by masks: an
+// index, or what the compiler makes of a conditional, would put x into local memory.
+template <class S, int kWords>
+__device__ __forceinline__ void multiply_steps(const Block& b, const u32 (&x)[kWords], float (&sums)[S::kBlocks][2][4], u32 from,
+                                               int first, int steps, int parity, int low, int high) {
+  constexpr u32 kStepBytes = 512u * S::kBlocks;
+  uint4 ahead[kFragments];
+  const int fragments = steps * S::kBlocks;
+#pragma unroll
+  for (int f = 0; f < kFragments; ++f)
+    if (f < fragments) ahead[f] = load_shared_16(from + f / S::kBlocks * kStepBytes + f % S::kBlocks * 512);
+#pragma unroll
+  for (int s = 0; s < steps; ++s) {
+    const int step = first + s;
+    u32 b0 = 0, b1 = 0;
+    if (kUnroll == 0 || low == high) {
+      const int round = kUnroll == 0 ? step >> 3 : low;
+      const bool mine = (b.lane >> 2) == (step & 7);
+      b0 = mine ? x[2 * round] : 0u;
+      b1 = mine ? x[2 * round + 1] : 0u;
+    } else {
+#pragma unroll
+      for (int round = low; round <= high; ++round) {
+        const u32 mask = 8 * round + (b.lane >> 2) == step ? ~0u : 0u;
+        b0 |= x[2 * round] & mask;
+        b1 |= x[2 * round + 1] & mask;
+      }
+    }
+#pragma unroll
+    for (int block = 0; block < S::kBlocks; ++block) {
+      const int f = s * S::kBlocks + block, next = f + kFragments;
+      mma(sums[block][(parity + s) & 1], ahead[f % kFragments], b0, b1);
+      if (next < fragments)
+        ahead[f % kFragments] = load_shared_16(from + next / S::kBlocks * kStepBytes + next % S::kBlocks * 512);
+    }
+  }
+}
+
 // All of this SM's tiles of stage S times the warp's slice. `squares` travels with the partial sums.
 template <class S, int kWords>
 __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block& b, Consumer& c, const u32 (&x)[kWords],
@@ -186,16 +226,13 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
 //@!      stamp.wait(p, shared_base() + kRingFull + 8 * c.slot, c.get(kFullParity) & p.reserved, at);   // 0: of the first turn
       barrier_wait(p, shared_base() + kRingFull + 8 * c.slot, c.get(kFullParity), at);
       const u32 from = shared_base() + kRingOffset + c.slot * kRingStageBytes + b.warp * steps * kStepBytes + b.lane * 16;
-#pragma unroll
-      for (int s = 0; s < chunk_steps<S>(chunk); ++s) {
-        const int step = chunk * S::kChunkSteps + s;
-        const bool mine = (b.lane >> 2) == (step & 7);
-        const u32 b0 = mine ? x[2 * (step >> 3)] : 0u;
-        const u32 b1 = mine ? x[2 * (step >> 3) + 1] : 0u;
-#pragma unroll
-        for (int block = 0; block < S::kBlocks; ++block)
-          mma(sums[block][step & 1], load_shared_16(from + s * kStepBytes + block * 512), b0, b1);
-      }
+      const int first = chunk * S::kChunkSteps, turn = kUnroll == 0 ? static_cast<int>(steps) : kUnroll;
+      const int turns = static_cast<int>(steps) / turn, rest = static_cast<int>(steps) % turn;
+      const int low = first >> 3, high = (first + static_cast<int>(steps) - 1) >> 3;
+#pragma unroll 1
+      for (int t = 0; t < turns; ++t)
+        multiply_steps<S>(b, x, sums, from + t * turn * kStepBytes, first + t * turn, turn, first, low, high);
+      multiply_steps<S>(b, x, sums, from + turns * turn * kStepBytes, first + turns * turn, rest, first, low, high);
       __syncwarp();
       if (b.lane == 0) barrier_arrive(shared_base() + kRingEmpty + 8 * c.slot);
       if (++c.slot == kRingStages) {

@@ -128,6 +128,8 @@ void write_constants(Writer& w, const Emission& e) {
   w.line("constexpr float kScoreScale = {}f;   // log2(e) / sqrt(head_dim)",
          fmt::format("{:.9e}", std::numbers::log2e / std::sqrt(static_cast<double>(e.model.head_dim))));
   w.line("constexpr bool kQkNorm = {};", e.model.qk_norm);
+  w.line("constexpr int kUnroll = {}, kFragments = {};   // of the consumers' inner loop; unroll 0: all of a ring stage", e.plan.unroll,
+         e.plan.fragments);
   w.line("constexpr int kGrid = {}, kThreads = {}, kConsumerWarps = {};", e.plan.grid, e.schedule.threads,
          e.plan.consumer_warps);
   w.line("constexpr unsigned kRingStages = {}, kRingStageBytes = {}, kWindow = {};", e.plan.ring_stages, smem.ring_stage,

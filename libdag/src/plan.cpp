@@ -131,6 +131,9 @@ Json plan_to_json(const Plan& plan) {
   out["ring_stages"] = plan.ring_stages;
   out["window"] = plan.window;
   out["pace"] = plan.pace;
+  // Left out where they say nothing: plans from before there were these knobs keep their hashes.
+  if (plan.unroll != 0) out["unroll"] = plan.unroll;
+  if (plan.fragments != 1) out["fragments"] = plan.fragments;
   out["stages"] = Json::array();
   for (const StagePlan& stage : plan.stages) out["stages"].push_back(stage_to_json(stage));
   return out;
@@ -139,13 +142,19 @@ Json plan_to_json(const Plan& plan) {
 Result<Plan> plan_from_json(const JsonView& root) {
   ADAMK_CHECK(expect_format(root, "adamk.plan", 1));
   ADAMK_CHECK(root.only_keys(
-      {"format", "version", "grid", "consumer_warps", "ring_stages", "window", "pace", "stages"}));
+      {"format", "version", "grid", "consumer_warps", "ring_stages", "window", "pace", "unroll", "fragments", "stages"}));
   Plan plan;
   ADAMK_TRY(plan.grid, bounded(root, "grid", 1, 1024));
   ADAMK_TRY(plan.consumer_warps, bounded(root, "consumer_warps", 1, 28));
   ADAMK_TRY(plan.ring_stages, bounded(root, "ring_stages", 2, 256));
   ADAMK_TRY(plan.window, bounded(root, "window", 1, 256));
   ADAMK_TRY(plan.pace, bounded(root, "pace", 0, 1 << 20));
+  if (root.find("unroll")) {
+    ADAMK_TRY(plan.unroll, bounded(root, "unroll", 0, 64));
+  }
+  if (root.find("fragments")) {
+    ADAMK_TRY(plan.fragments, bounded(root, "fragments", 1, 16));
+  }
   ADAMK_TRY(const JsonView stages, root.at("stages"));
   ADAMK_TRY(const std::vector<JsonView> items, stages.items());
   for (const JsonView& item : items) {

@@ -225,6 +225,8 @@ Knobs make_knobs(const Space& space) {
     if (clocks > 0 && clocks != knobs.paces.back()) knobs.paces.push_back(clocks);
   }
   knobs.grids = grids(space.deployment);
+  knobs.unrolls = {0, 2, 1};
+  knobs.fragments = {1, 2, 4};
   return knobs;
 }
 
@@ -259,7 +261,8 @@ std::vector<int> SpaceEdge::open_variants() const {
 }
 
 std::uint64_t Knobs::combinations() const {
-  return consumer_warps.size() * ring_fractions.size() * window_bytes.size() * paces.size() * grids.size();
+  return consumer_warps.size() * ring_fractions.size() * window_bytes.size() * paces.size() * grids.size() *
+         unrolls.size() * fragments.size();
 }
 
 std::uint64_t Space::path_candidates(std::size_t path) const {

@@ -84,6 +84,8 @@ Json space_to_json(const Space& space) {
   knobs["window_bytes"] = space.knobs.window_bytes;
   knobs["paces"] = space.knobs.paces;
   knobs["grids"] = space.knobs.grids;
+  knobs["unrolls"] = space.knobs.unrolls;
+  knobs["fragments"] = space.knobs.fragments;
   root["fair_share_clocks"] = space.fair_share_clocks;
   root["shared_memory"] = Json::array();
   for (const MemoryRow& row : space.memory) root["shared_memory"].push_back(memory_to_json(row));

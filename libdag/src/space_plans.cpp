@@ -42,6 +42,26 @@ Result<Schedule> unbounded_schedule(const Deployment& deployment, const Plan& pl
   return make_schedule(roomy, plan);
 }
 
+namespace {
+
+/// A loop that has one turn in every stage is none, and more fragments in flight than a turn has are no more than all.
+Result<void> check_inner_loop(const Schedule& schedule) {
+  const Plan& plan = schedule.plan;
+  int chunk = 0, turn = 0;
+  for (const GemvShape& shape : schedule.gemvs) {
+    chunk = std::max(chunk, shape.chunk_steps);
+    turn = std::max(turn, (plan.unroll == 0 ? shape.chunk_steps : std::min(plan.unroll, shape.chunk_steps)) * shape.tile_rows / 16);
+  }
+  if (plan.unroll >= chunk)
+    return fail(Errc::infeasible, "unroll: {}, but no ring stage holds more than {} steps: the same kernel as unroll 0", plan.unroll, chunk);
+  if (plan.fragments / 2 >= turn)
+    return fail(Errc::infeasible, "fragments: {}, but no turn of the inner loop has more than {}: the same kernel as fragments {}",
+                plan.fragments, turn, plan.fragments / 2);
+  return {};
+}
+
+}  // namespace
+
 Result<Plan> check(const Deployment& deployment, const Plan& plan) {
   ADAMK_TRY(const Schedule schedule, make_schedule(deployment, plan));
   for (const StagePlan& stage : plan.stages) {
@@ -51,6 +71,7 @@ Result<Plan> check(const Deployment& deployment, const Plan& plan) {
       return fail(Errc::infeasible, "{}.chunk_steps: {}, but a warp's K slice has {} steps: the same kernel as chunk_steps {}",
                   to_string(stage.kind), stage.chunk_steps, steps, stage.chunk_steps / 2);
   }
+  ADAMK_CHECK(check_inner_loop(schedule));
   return plan;
 }
 

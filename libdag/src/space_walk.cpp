@@ -51,6 +51,8 @@ Plan choose_structure(const Space& space, const std::vector<int>& path, const Ch
   plan.consumer_warps = knobs.consumer_warps[choose(knobs.consumer_warps.size())];
   plan.grid = knobs.grids[choose(knobs.grids.size())];
   plan.pace = plans::scaled_pace(knobs.paces[choose(knobs.paces.size())], plan.grid, space.deployment.target.sms);
+  plan.unroll = knobs.unrolls[choose(knobs.unrolls.size())];
+  plan.fragments = knobs.fragments[choose(knobs.fragments.size())];
   plan.ring_stages = 2;
   plan.window = 1;
   return plan;
@@ -189,6 +191,16 @@ void add_knob_changes(const Space& space, const Plan& plan, Neighbours& out) {
   changed = plan;
   for (const int pace : knobs.paces) {
     changed.pace = plans::scaled_pace(pace, plan.grid, sms);
+    out.add(changed);
+  }
+  changed = plan;
+  for (const int unroll : knobs.unrolls) {
+    changed.unroll = unroll;
+    out.add(changed);
+  }
+  changed = plan;
+  for (const int fragments : knobs.fragments) {
+    changed.fragments = fragments;
     out.add(changed);
   }
   changed = plan;

@@ -106,9 +106,40 @@ TEST(SpaceTest, CandidatesAreTheProductOfChoices) {
     total += product;
   }
   const Knobs& k = space.knobs;
-  total *= k.consumer_warps.size() * k.ring_fractions.size() * k.window_bytes.size() * k.paces.size() * k.grids.size();
+  total *= k.consumer_warps.size() * k.ring_fractions.size() * k.window_bytes.size() * k.paces.size() * k.grids.size() *
+           k.unrolls.size() * k.fragments.size();
   EXPECT_EQ(space.candidates(), total);
   EXPECT_FALSE(plan_at(space, total));
+}
+
+TEST(SpaceTest, KnobsOfTheInnerLoopAreOfferedWhereTheyChangeTheKernel) {
+  const Space space = make_space(deploy(fixtures::tiny_model(), "l20")).value();
+  Plan plan = default_plan(space.deployment).value();
+  plan.ring_stages = 2;
+  plan.window = 1;
+  // {unroll, fragments} of the neighbours that differ in nothing else, for a chunk of so many steps in every stage.
+  const auto offered = [&](int chunk_steps, int rows) {
+    for (StagePlan& stage : plan.stages) {
+      if (stage.kind == StageKind::attention) continue;
+      stage.chunk_steps = chunk_steps;
+      stage.tile_rows = rows;
+    }
+    std::set<std::pair<int, int>> found;
+    for (Plan other : neighbours(space, plan)) {
+      const std::pair<int, int> knobs{other.unroll, other.fragments};
+      other.unroll = plan.unroll;
+      other.fragments = plan.fragments;
+      if (other == plan) found.insert(knobs);
+    }
+    return found;
+  };
+  using Found = std::set<std::pair<int, int>>;
+  plan.consumer_warps = 4;
+  EXPECT_EQ(offered(1, 16), (Found{}));                                          // one fragment is all there is
+  EXPECT_EQ(offered(1, 32), (Found{{0, 2}}));                                    // two blocks of 16 rows
+  EXPECT_EQ(offered(2, 16), (Found{{0, 2}, {1, 1}}));
+  plan.unroll = 1;
+  EXPECT_EQ(offered(2, 16), (Found{{0, 1}}));                                    // a turn has one fragment
 }
 
 TEST(SpaceTest, EnumerationYieldsDistinctFeasiblePlansInTheSameOrder) {

@@ -41,6 +41,8 @@ std::string respect(const Plan& base, const Plan& plan) {
   if (splits) return "5 splits";
   if (silu) return "8 silu";
   if (plan.pace != base.pace) return "4 pace";
+  if (plan.unroll != base.unroll) return "6 unroll";
+  if (plan.fragments != base.fragments) return "6 fragments";
   if (plan.ring_stages != base.ring_stages) return "3 ring";
   if (plan.window != base.window) return "2 window";
   return {};

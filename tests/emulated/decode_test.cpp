@@ -21,6 +21,9 @@ const std::vector<Variant>& variants() {
       {"fused_attention_barrier_sm90a", "h200", 2, bf16, both(attention_fused, every_input(Exchange::barrier))},
       {"silu_apart_sm90a", "h200", 2, bf16, silu_apart},
       {"paced_sm89", "l20", 2, bf16, paced},
+      {"loop_of_2_sm89", "l20", 2, bf16, inner_loop(2, 7, 2, 4)},          // a turn is left over; chunks that touch two rounds
+      {"loop_of_1_sm90a", "h200", 2, fp16, inner_loop(1, 12, 1, 1)},
+      {"fragments_of_3_sm90a", "h200", 2, bf16, inner_loop(2, 5, 0, 3)},
   };
   return all;
 }

@@ -74,6 +74,18 @@ void silu_apart(Plan& plan) {
 
 void paced(Plan& plan) { plan.pace = 390; }
 
+std::function<void(Plan&)> inner_loop(int warps, int chunk_steps, int unroll, int fragments) {
+  return [=](Plan& plan) {
+    plan.consumer_warps = warps;
+    for (StagePlan& stage : plan.stages)
+      if (stage.kind != StageKind::attention) stage.chunk_steps = chunk_steps;
+    plan.ring_stages = 3;
+    plan.window = 2;
+    plan.unroll = unroll;
+    plan.fragments = fragments;
+  };
+}
+
 std::function<void(Plan&)> kv_split(int splits) {
   return [splits](Plan& plan) {
     for (StagePlan& stage : plan.stages)

@@ -39,6 +39,8 @@ void norm_exchanged(Plan& plan);
 void attention_fused(Plan& plan);
 void silu_apart(Plan& plan);
 void paced(Plan& plan);
+/// K steps of a ring stage, of them in one turn of the consumers' loop, and weight fragments ahead of their mma.
+std::function<void(Plan&)> inner_loop(int warps, int chunk_steps, int unroll, int fragments);
 std::function<void(Plan&)> kv_split(int splits);
 std::function<void(Plan&)> both(std::function<void(Plan&)> one, std::function<void(Plan&)> other);
 

@@ -50,6 +50,8 @@ struct Plan {
   int ring_stages = 6;
   int window = 2;                  // ring stages in flight per SM before the loader waits
   int pace = 0;                    // clocks between 8 KB copies; 0: as fast as the window allows
+  int unroll = 0;                  // K steps of a consumer's loop over a ring stage in one turn; 0: all of them, no loop
+  int fragments = 1;               // weight fragments (16 bytes a lane) a consumer has in flight ahead of their mma
 
   const StagePlan* find(StageKind kind) const;
   const StagePlan& stage(StageKind kind) const;   // must exist

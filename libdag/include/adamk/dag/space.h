@@ -45,6 +45,7 @@ struct Knobs {
   std::vector<std::int64_t> window_bytes;        // in flight per SM; 0: the whole ring
   std::vector<int> paces;                        // clocks per 8 KB copy for a grid of all SMs; scaled for smaller grids
   std::vector<int> grids;
+  std::vector<int> unrolls, fragments;           // of the consumers' inner loop
   std::uint64_t combinations() const;
 };
 
