@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <set>
 
@@ -45,6 +46,8 @@ TEST(EmitTest, EveryChoiceOfAPlanReachesTheSource) {
   change([](Plan& p) { p.window = 1; });
   change([](Plan& p) { p.pace = 100; });
   change([](Plan& p) { p.consumer_warps = 2; });
+  change([](Plan& p) { p.unroll = 1; });
+  change([](Plan& p) { p.fragments = 2; });
   for (std::size_t i = 0; i < plan->stages.size(); ++i) {
     if (plan->stages[i].kind == StageKind::head) continue;   // its input is the next layer's, so it has to change with qkv
     change([i](Plan& p) {
@@ -107,6 +110,27 @@ INSTANTIATE_TEST_SUITE_P(Archs, EveryArchTest,
                                            Arch{"l20", "compute_89"}, Arch{"h200", "sm_90a"}, Arch{"b200", "sm_100"},
                                            Arch{"rtx5090", "sm_120"}),
                          [](const ::testing::TestParamInfo<Arch>& each) { return each.param.target + "_" + each.param.arch; });
+
+/// Registers cannot be indexed at run time: a loop over steps whose activations lie in several of them must not put those into memory.
+TEST_F(CompileTest, NoInnerLoopUsesLocalMemory) {
+  const Deployment deployment = codegen::deploy(codegen::ragged_model(), "h200");
+  auto plan = default_plan(deployment);
+  ASSERT_TRUE(plan) << plan.error().message;
+  plan->consumer_warps = 1;
+  plan->ring_stages = 3;
+  plan->window = 2;
+  for (const auto& [chunk_steps, unroll, fragments] : {std::array{12, 1, 1}, {12, 0, 4}, {20, 3, 2}, {7, 2, 4}}) {
+    for (StagePlan& stage : plan->stages)
+      if (stage.kind != StageKind::attention) stage.chunk_steps = chunk_steps;
+    plan->unroll = unroll;
+    plan->fragments = fragments;
+    const auto source = source_of(deployment, *plan);
+    ASSERT_TRUE(source) << source.error().message;
+    const auto kernel = compile(*source, "compute_90a");
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    EXPECT_EQ(kernel->ptx.find(".local"), std::string::npos) << "chunks of " << chunk_steps << ", unroll " << unroll;
+  }
+}
 
 // What a source says about the target is numbers; how its copies are made, the architecture it is compiled for decides.
 TEST_F(CompileTest, OneSourceServesEveryArchitecture) {

@@ -78,6 +78,17 @@ INSTANTIATE_TEST_SUITE_P(
                            [](Plan& plan) {
                              for (StagePlan& stage : plan.stages) stage.input = Exchange::barrier;
                            }},
+                      Case{"loop_of_one", "h200", "sm_90a", [](Plan& plan) { plan.unroll = 1; }},   // its products are counted as often as it turns
+                      Case{"loop_of_two", "l20", "sm_89",
+                           [](Plan& plan) {
+                             plan.consumer_warps = 2;
+                             for (StagePlan& stage : plan.stages)
+                               if (stage.kind != StageKind::attention) stage.chunk_steps = 5;
+                             plan.ring_stages = 3;
+                             plan.window = 2;
+                             plan.unroll = 2;
+                             plan.fragments = 3;
+                           }},
                       Case{"fused_paced", "l20", "sm_89",
                            [](Plan& plan) {
                              fuse_attention(plan);

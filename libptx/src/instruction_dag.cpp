@@ -10,6 +10,7 @@
 #include "liveness.h"
 #include "piece.h"
 #include "regions.h"
+#include "turns.h"
 #include "waits.h"
 
 namespace adamk {
@@ -22,7 +23,11 @@ class Cutter {
  public:
   Cutter(const PtxModule& module, const PtxBody& body, const KernelFacts& facts)
       : body_(body), facts_(facts), flow_(ptx::make_flow(body)), regions_(ptx::find_regions(body, flow_)),
-        loops_(ptx::find_waits(module, body, flow_, facts.watchdog)) {}
+        loops_(ptx::find_waits(module, body, flow_, facts.watchdog)), turns_(loops_.size(), 0) {
+    for (std::size_t loop = 0; loop < turns_.size(); ++loop)
+      if (loops_[loop] == ptx::LoopKind::work && flow_.loops[loop].parent >= 0)
+        turns_[loop] = ptx::constant_turns(body_, flow_, static_cast<int>(loop));
+  }
 
   std::vector<InstructionPiece> run(const PtxModule& module, const LatencyTable& table) {
     collect();
@@ -50,7 +55,9 @@ class Cutter {
  private:
   using Key = std::pair<int, int>;   // region, loop or -1
 
+  /// A loop within another that counts with constants is written out: it is part of what is around it, again and again.
   bool in_work_loop_of(int region, int loop) const {
+    if (turns_[at(loop)] > 0) return false;
     const int header = flow_.blocks[at(flow_.loops[at(loop)].header)].begin;
     return loops_[at(loop)] == ptx::LoopKind::work && regions_.of[at(header)] == region;
   }
@@ -78,7 +85,10 @@ class Cutter {
   void collect() {
     for (const int b : flow_.order) {
       if (left_out(b)) continue;
-      for (int i = flow_.blocks[at(b)].begin; i < flow_.blocks[at(b)].end; ++i) code_[key_of(i)].push_back(i);
+      const ptx::FlowBlock& block = flow_.blocks[at(b)];
+      const int turns = block.loop < 0 ? 1 : std::max(1, turns_[at(block.loop)]);
+      for (int turn = 0; turn < turns; ++turn)
+        for (int i = block.begin; i < block.end; ++i) code_[key_of(i)].push_back(i);
     }
   }
 
@@ -116,6 +126,7 @@ class Cutter {
   ptx::Flow flow_;
   ptx::Regions regions_;
   std::vector<ptx::LoopKind> loops_;
+  std::vector<int> turns_;   // by loop; 0: not known, or not inside another
   std::map<Key, std::vector<int>> code_;
 };
 
