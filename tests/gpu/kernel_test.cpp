@@ -142,6 +142,18 @@ TEST_F(VariantTest, NormExchangedAttentionRecomputedSiluApart) {
   }
 }
 
+TEST_F(VariantTest, InnerLoop) {
+  expect_variant([](Plan& plan) { plan.unroll = 1; });
+  expect_variant([](Plan& plan) {
+    for (StagePlan& stage : plan.stages)
+      if (stage.kind != StageKind::attention) stage.chunk_steps = 5;
+    plan.ring_stages = 3;
+    plan.window = 2;
+    plan.unroll = 2;      // one step is left over, and chunks touch two rounds of activations
+    plan.fragments = 3;
+  });
+}
+
 TEST_F(VariantTest, WindowPaceAndSmallGrids) {
   expect_variant([](Plan& plan) { plan.window = 1; });
   expect_variant([](Plan& plan) { plan.window = plan.ring_stages; });
