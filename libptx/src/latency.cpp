@@ -86,7 +86,7 @@ Rows rows_of(int sm) {
     set(CostKind::divide, 44, 18);
     set(CostKind::shuffle, 24, 1);
     set(CostKind::vote, 13, 2);
-    at(rows, CostKind::mma) = {PtxPipe::tensor, 24, 6, part_assumed};
+    set(CostKind::mma, 24, 9.9);
     set(CostKind::load_shared, 23, 1);
     set(CostKind::load_matrix, 23, 1);
     set(CostKind::load_constant, 34, 1);
