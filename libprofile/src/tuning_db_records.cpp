@@ -31,6 +31,13 @@ std::optional<std::int64_t> select_id(SQLite::Database& db, const std::string& s
   return statement.getColumn(0).getInt64();
 }
 
+/// Of a row that was written just now or before: without it the file is damaged.
+template <class... Values>
+std::int64_t written_id(SQLite::Database& db, const std::string& sql, const Values&... values) {
+  if (const auto id = select_id(db, sql, values...)) return *id;
+  throw SQLite::Exception("a row is missing that was written just now", SQLITE_CORRUPT);
+}
+
 std::int64_t device_id(SQLite::Database& db, const DeviceIdentity& device) {
   const std::string fingerprint = device.fingerprint();
   execute(db,
@@ -39,7 +46,7 @@ std::int64_t device_id(SQLite::Database& db, const DeviceIdentity& device) {
           "hop_us = excluded.hop_us WHERE excluded.read_gbps > 0",
           fingerprint, device.name, device.sm, device.sms, device.driver, device.toolkit, device.memory_bytes,
           device.clock_mhz, device.read_gbps, device.hop_us);
-  return select_id(db, "SELECT id FROM devices WHERE fingerprint = ?", fingerprint).value();
+  return written_id(db, "SELECT id FROM devices WHERE fingerprint = ?", fingerprint);
 }
 
 std::int64_t deployment_id(SQLite::Database& db, const Deployment& deployment) {
@@ -48,7 +55,7 @@ std::int64_t deployment_id(SQLite::Database& db, const Deployment& deployment) {
   const std::string model = model_to_json(deployment.model).dump();
   const std::string hash = hash_hex(model);
   execute(db, "INSERT OR IGNORE INTO models (hash, family, json) VALUES (?,?,?)", hash, deployment.model.family, model);
-  const std::int64_t model_id = select_id(db, "SELECT id FROM models WHERE hash = ?", hash).value();
+  const std::int64_t model_id = written_id(db, "SELECT id FROM models WHERE hash = ?", hash);
   execute(db, "INSERT INTO deployments (key, model_id, target, weights, context, json) VALUES (?,?,?,?,?,?)", key, model_id,
           deployment.target.name, std::string(to_string(deployment.weights)), deployment.workload.context,
           deployment_to_json(deployment).dump());
@@ -58,7 +65,7 @@ std::int64_t deployment_id(SQLite::Database& db, const Deployment& deployment) {
 std::int64_t plan_id(SQLite::Database& db, const Plan& plan) {
   const std::string hash = plan.hash();
   execute(db, "INSERT OR IGNORE INTO plans (hash, json) VALUES (?,?)", hash, plan_to_json(plan).dump());
-  return select_id(db, "SELECT id FROM plans WHERE hash = ?", hash).value();
+  return written_id(db, "SELECT id FROM plans WHERE hash = ?", hash);
 }
 
 std::int64_t insert_kernel(SQLite::Database& db, const KernelResources& kernel) {
@@ -199,11 +206,10 @@ Result<RunRecord> TuningDb::open_run(const Deployment& deployment, const RunKey&
                         "command_line, state, started_at) VALUES (?,?,?,?,?,?,?,?,?,'running',{}) ON CONFLICT DO NOTHING",
                         kNow),
             where, device, method, key.strategy, seed, key.budget, key.weights, key.tool_version, command_line);
-    const std::int64_t id = select_id(db,
-                                      "SELECT id FROM runs WHERE deployment_id = ? AND device_id = ? AND method = ? AND "
-                                      "strategy = ? AND seed = ? AND budget = ? AND weights = ? AND tool_version = ?",
-                                      where, device, method, key.strategy, seed, key.budget, key.weights,
-                                      key.tool_version).value();
+    const std::int64_t id = written_id(db,
+                                       "SELECT id FROM runs WHERE deployment_id = ? AND device_id = ? AND method = ? AND "
+                                       "strategy = ? AND seed = ? AND budget = ? AND weights = ? AND tool_version = ?",
+                                       where, device, method, key.strategy, seed, key.budget, key.weights, key.tool_version);
     RunRecord record = read_run(db, id);
     if (record.state != RunState::completed) {
       execute(db, "UPDATE runs SET state = 'running', command_line = ? WHERE id = ?", command_line, id);
