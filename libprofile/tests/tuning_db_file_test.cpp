@@ -102,6 +102,42 @@ TEST_F(TuningDbTest, AFileThatBringsCodeAlongIsRefused) {
   }
 }
 
+/// INSERT OR IGNORE and ON CONFLICT pass over a row that a constraint of the file's own refuses.
+TEST_F(TuningDbTest, AFileThatLosesWhatIsWrittenIsDamaged) {
+  struct Change {
+    const char* table;
+    const char* column;       // as the schema has it
+    const char* constraint;   // behind it: no row fits any more
+  };
+  for (const Change& change : {Change{"devices", "name         TEXT NOT NULL", "UNIQUE ON CONFLICT IGNORE"},
+                               Change{"models", "family TEXT NOT NULL", "CHECK (family = '')"},
+                               Change{"plans", "json TEXT NOT NULL", "CHECK (json = '')"},
+                               Change{"runs", "command_line  TEXT NOT NULL", "UNIQUE"}}) {
+    SCOPED_TRACE(change.table);
+    std::filesystem::remove(path);
+    ASSERT_TRUE(open());
+    {
+      SQLite::Database db(path.string(), SQLite::OPEN_READWRITE);
+      std::string sql = db.execAndGet(fmt::format("SELECT sql FROM sqlite_master WHERE name = '{}'", change.table)).getString();
+      const std::size_t column = sql.find(change.column);
+      ASSERT_NE(column, std::string::npos) << sql;
+      sql.insert(column + std::string_view(change.column).size(), fmt::format(" {}", change.constraint));
+      db.exec(fmt::format("DROP TABLE {}; {}", change.table, sql));
+    }
+    const auto db = open(TuningDb::Mode::existing);
+    ASSERT_NE(db, nullptr);
+    auto lost = Result<void>();
+    for (int i = 0; i < 2 && lost; ++i) {
+      RunKey other = key(device("NVIDIA L20", 89, fmt::format("13.{}", i)));
+      const auto run = db->open_run(small_deployment(), other, "the same command");
+      if (!run) lost = tl::unexpected(run.error());
+      else lost = db->store(run->id, 0, small_deployment(), plan(0), measured(100));
+    }
+    ASSERT_FALSE(lost.has_value());
+    EXPECT_NE(lost.error().message.find("just now"), std::string::npos) << lost.error().message;
+  }
+}
+
 /// Version 1 as it was, written out: no PTX statistics, no reuse, no view.
 constexpr const char* kVersion1 = R"sql(
 PRAGMA application_id = 1633971563; PRAGMA user_version = 1;

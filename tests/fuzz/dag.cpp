@@ -11,13 +11,13 @@ using namespace adamk;
 
 namespace {
 
-void read(const Json& document) {
+void read(const Json& document, bool judge) {
   const Result<DagFile> file = dag_from_json(JsonView(document, "dag.json"));
   if (!file) return;
   const Json written = dag_to_json(*file);
   const Result<DagFile> again = dag_from_json(JsonView(written, "written"));
   fuzz::require(again && dag_to_json(*again) == written, "reading a DAG file back changes nothing");
-  if (file->tiles) static_cast<void>(validate(*file->tiles, file->deployment));
+  if (judge && file->tiles) static_cast<void>(validate(*file->tiles, file->deployment));
 }
 
 void set_keys(Json& document) {
@@ -40,7 +40,7 @@ Json sound_file() {
   file.deployment = fuzz::small_deployment();
   file.model_path = "model";
   file.random_weights = 1;
-  file.plan = default_plan(file.deployment).value();
+  file.plan = fuzz::small_plan();
   file.tiles = make_tile_dag(file.deployment, *file.plan).value();
   file.instructions = Json{{"plan_hash", file.plan->hash()}, {"roles", Json::array()}};
   return dag_to_json(file);
@@ -52,9 +52,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const Json sound = sound_file();
   Result<Json> document = fuzz::patched(fuzz::as_text(data, size), "dag.json", sound);
   if (!document) return 0;
-  read(*document);
+  read(*document, false);
   if (!document->is_object()) return 0;
   set_keys(*document);
-  read(*document);
+  read(*document, true);
   return 0;
 }

@@ -136,7 +136,11 @@ int main(int argc, char** argv) {
     else if (flag == "--dictionary") words = read_dictionary(argv[++i]);
     else if (std::filesystem::is_directory(argv[i]))
       for (const auto& entry : std::filesystem::directory_iterator(argv[i])) files.push_back(entry.path());
-    else files.emplace_back(argv[i]);
+    else if (std::filesystem::is_regular_file(argv[i])) files.emplace_back(argv[i]);
+    else {
+      std::fprintf(stderr, "%s: no such file or folder\n", argv[i]);
+      return 2;
+    }
   }
   std::sort(files.begin(), files.end());   // directory order is the file system's
   if (files.empty()) {

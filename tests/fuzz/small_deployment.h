@@ -2,6 +2,7 @@
 #pragma once
 
 #include "adamk/dag/deployment.h"
+#include "adamk/dag/plan.h"
 #include "fuzz.h"
 
 namespace adamk::fuzz {
@@ -39,6 +40,15 @@ inline const Deployment& small_deployment() {
     return *deployment;
   }();
   return made;
+}
+
+/// As few warps and ring stages as there can be: the validator walks them all, for every input.
+inline Plan small_plan() {
+  Plan plan = default_plan(small_deployment()).value();
+  plan.consumer_warps = 1;
+  plan.ring_stages = 2;
+  plan.window = 1;
+  return plan;
 }
 
 }  // namespace adamk::fuzz
