@@ -199,6 +199,11 @@ Result<void> check_model(const Model& model, const JsonView& view) {
         Errc::bad_input,
         fmt::format("{} attention heads are not a multiple of {} key/value heads", model.heads, model.kv_heads)));
   }
+  if (model.head_dim > limits::head_dim) {   // also where it is hidden size by heads
+    return tl::unexpected(view.error(
+        Errc::unsupported, fmt::format("head_dim {} is more than {} ({} heads, hidden size {})", model.head_dim,
+                                       limits::head_dim, model.heads, model.hidden)));
+  }
   if (model.head_dim % 2 != 0) {
     return tl::unexpected(view.error(
         Errc::unsupported, fmt::format("head_dim {} is odd; rotary embedding pairs its elements", model.head_dim)));

@@ -132,6 +132,7 @@ TEST(ModelConfigTest, NumbersMustBeNumbersWithinTheirRange) {
   EXPECT_SAYS(verdict(llama(R"({"num_attention_heads": 6, "head_dim": 8})")), "not a multiple of 4 key/value heads");
   EXPECT_SAYS(verdict(llama(R"({"num_attention_heads": 12})")), "state head_dim");
   EXPECT_SAYS(verdict(llama(R"({"head_dim": 9})")), "odd");
+  EXPECT_SAYS(verdict(llama(R"({"hidden_size": 65536, "num_attention_heads": 32})")), "head_dim 2048 is more than 1024");
   EXPECT_EQ(import(llama(R"({"max_position_embeddings": 5000000000})"))->max_positions, 5000000000);
   EXPECT_EQ(verdict(llama(R"({"num_hidden_layers": 200})")), "accepted");
 }

@@ -49,6 +49,9 @@ TEST(ModelTest, DescriptionsRefuseWhatTheyDoNotKnow) {
   EXPECT_NE(verdict(base + "rope: {kind: default, factor: 2}\n").find("'factor' means nothing"), std::string::npos);
   EXPECT_NE(verdict(base + "rope: {kind: linear}\n").find("'factor' is missing"), std::string::npos);
   EXPECT_NE(verdict(base + "quantization: {method: awq, bits: 4}\n").find("awq"), std::string::npos);
+  EXPECT_NE(verdict("format: adamk.model\nversion: 1\nfamily: llama\nlayers: 2\nhidden: 65536\nheads: 32\nffn: 64\nvocab: 8\n"
+                    "max_positions: 8\n").find("head_dim 2048 is more than 1024"),
+            std::string::npos);
   EXPECT_NE(verdict("format: adamk.plan\nversion: 1\n").find("adamk.plan"), std::string::npos);
 }
 
