@@ -76,69 +76,61 @@ __device__ __forceinline__ void receive_gated(const AdamkKernelParams& p, const 
   }
 }
 
-// Four values of one split's attention output, and its log-sum.
-struct SplitValues {
-  u32 words[2];
-  float log_sum;
-};
-
-// N of kSplits splits from `first` on, all their loads in flight together. Past the last split it reads that again.
-template <class Edge, int kSplits, int N>
-__device__ __forceinline__ void receive_batch(const AdamkKernelParams& p, int first, int column, int head, bool exists,
-                                              u32 tag, SplitValues (&v)[N], At at) {
-  int index[N], sum_index[N];
-  bool wanted[N];
-  u32 words[2 * N];
-  float sums[N];
-#pragma unroll
-  for (int s = 0; s < N; ++s) {
-    const int split = min(first + s, kSplits - 1);
-    sum_index[s] = split * kHeads + head;
-    index[s] = split * (kHeads * kHeadDim) + column;
-    wanted[s] = exists;
-  }
-  Fours<Edge, N> fours;
-  fours.issue(p, index, wanted, tag);
-  receive_sums<Edge>(p, sum_index, tag, sums, at);
-  fours.await(p, index, tag, words, at);
-#pragma unroll
-  for (int s = 0; s < N; ++s) v[s] = {{words[2 * s], words[2 * s + 1]}, sums[s]};
-}
-
-// The outputs of kSplits partial attentions, combined in split order: each weighted by its share of the softmax sum.
+// The outputs of kSplits partial attentions, combined in split order: each weighted by its share of the softmax sum. As many splits
+// of as many columns of the lane as registers allow are on their way together; all have arrived once the first have.
 template <class S, class Edge, int kSplits>
 __device__ __forceinline__ void receive_splits(const AdamkKernelParams& p, const Block& b, Consumer& c, u32 tag,
                                                Inputs<S>& x, At at) {
   at.stage = S::kStage;
   await_inputs<Edge>(p, c, at);
+  constexpr int kRounds = Inputs<S>::kRounds, kTogether = kRoomy && kRounds <= 2 ? kRounds : 1;
+  constexpr int kBatch = kSplits < 4 ? kSplits : 4, kMany = kBatch * kTogether;
 #pragma unroll
-  for (int i = 0; i < Inputs<S>::kRounds; ++i) {
-    const int column = column_of<S>(b, i);
-    const bool exists = column_exists<S>(b, i);
-    const int head = exists ? column / kHeadDim : 0;
-    float largest = -1e30f, total = 0.0f, sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    constexpr int kBatch = kSplits < 4 ? kSplits : 4;   // in flight together; all have arrived once the first batch has
+  for (int round = 0; round < kRounds; round += kTogether) {
+    float largest[kTogether], total[kTogether], sum[kTogether][4];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      largest[i] = -1e30f;
+      total[i] = sum[i][0] = sum[i][1] = sum[i][2] = sum[i][3] = 0.0f;
+    }
 #pragma unroll
     for (int first = 0; first < kSplits; first += kBatch) {
-      SplitValues v[kBatch];
-      receive_batch<Edge, kSplits>(p, first, column, head, exists, tag, v, at);
+      int index[kMany], sum_index[kMany];   // [column][split]; past the last split that one is read again
+      bool wanted[kMany];
+      u32 words[2 * kMany];
+      float log_sums[kMany];
 #pragma unroll
-      for (int s = 0; s < kBatch; ++s) {
-        const bool real = kSplits % kBatch == 0 || first + s < kSplits;
-        const float share = real ? v[s].log_sum : -1e30f;
-        const float maximum = fmaxf(largest, share);
-        const float correction = exp2_fast(largest - maximum), weight = real ? exp2_fast(share - maximum) : 0.0f;
-        largest = maximum;
-        total = total * correction + weight;
-        sum[0] = sum[0] * correction + weight * unpack_low(v[s].words[0]);
-        sum[1] = sum[1] * correction + weight * unpack_high(v[s].words[0]);
-        sum[2] = sum[2] * correction + weight * unpack_low(v[s].words[1]);
-        sum[3] = sum[3] * correction + weight * unpack_high(v[s].words[1]);
+      for (int n = 0; n < kMany; ++n) {
+        const int column = column_of<S>(b, round + n / kBatch), split = min(first + n % kBatch, kSplits - 1);
+        wanted[n] = column_exists<S>(b, round + n / kBatch);
+        index[n] = split * (kHeads * kHeadDim) + column;
+        sum_index[n] = split * kHeads + (wanted[n] ? column / kHeadDim : 0);
+      }
+      Fours<Edge, kMany> fours;
+      fours.issue(p, index, wanted, tag);
+      receive_sums<Edge>(p, sum_index, tag, log_sums, at);
+      fours.await(p, index, tag, words, at);
+#pragma unroll
+      for (int n = 0; n < kMany; ++n) {
+        const int i = n / kBatch;
+        const bool real = kSplits % kBatch == 0 || first + n % kBatch < kSplits;
+        const float share = real ? log_sums[n] : -1e30f;
+        const float maximum = fmaxf(largest[i], share);
+        const float correction = exp2_fast(largest[i] - maximum), weight = real ? exp2_fast(share - maximum) : 0.0f;
+        largest[i] = maximum;
+        total[i] = total[i] * correction + weight;
+        sum[i][0] = sum[i][0] * correction + weight * unpack_low(words[2 * n]);
+        sum[i][1] = sum[i][1] * correction + weight * unpack_high(words[2 * n]);
+        sum[i][2] = sum[i][2] * correction + weight * unpack_low(words[2 * n + 1]);
+        sum[i][3] = sum[i][3] * correction + weight * unpack_high(words[2 * n + 1]);
       }
     }
-    const float scale = 1.0f / total;
-    x.words[2 * i] = pack(sum[0] * scale, sum[1] * scale);
-    x.words[2 * i + 1] = pack(sum[2] * scale, sum[3] * scale);
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const float scale = 1.0f / total[i];
+      x.words[2 * (round + i)] = pack(sum[i][0] * scale, sum[i][1] * scale);
+      x.words[2 * (round + i) + 1] = pack(sum[i][2] * scale, sum[i][3] * scale);
+    }
   }
 }
 

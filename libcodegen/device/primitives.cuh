@@ -248,14 +248,25 @@ __device__ __forceinline__ float exp2_fast(float x) {
 }
 __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
 
-// Sum over the 32 lanes, the same bits in every lane.
-__device__ __forceinline__ float warp_sum(float v) {
+// Sums, or the largest, over the 32 lanes: the same bits in every lane. Several values at once take hardly longer than one.
+template <int N>
+__device__ __forceinline__ void warp_sum(float (&v)[N]) {
 #pragma unroll
-  for (int offset = 16; offset > 0; offset >>= 1) v += __shfl_xor_sync(~0u, v, offset);
-  return v;
+  for (int offset = 16; offset > 0; offset >>= 1) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] += __shfl_xor_sync(~0u, v[i], offset);
+  }
 }
-__device__ __forceinline__ float warp_max(float v) {
+__device__ __forceinline__ float warp_sum(float v) {
+  float one[1] = {v};
+  warp_sum(one);
+  return one[0];
+}
+template <int N>
+__device__ __forceinline__ void warp_max(float (&v)[N]) {
 #pragma unroll
-  for (int offset = 16; offset > 0; offset >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, offset));
-  return v;
+  for (int offset = 16; offset > 0; offset >>= 1) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = fmaxf(v[i], __shfl_xor_sync(~0u, v[i], offset));
+  }
 }

@@ -173,18 +173,31 @@ __device__ __forceinline__ void store_attention(const AdamkKernelParams& p, cons
       const int heads = min(A::kPassHeads, kHeads / kKvHeads - pass * A::kPassHeads);
       barrier_wait(p, shared_base() + kAttentionFull, s.attention_parity, at);
       s.attention_parity ^= 1;
-#pragma unroll 1
-      for (int h = 0; h < heads; ++h) {
-        const bool mine = b.lane < kConsumerWarps;
-        const float* warp_scratch = scratch + (mine ? b.lane : 0) * kWarpScratch + h * kScratchHead + kHeadDim;
-        const float maximum = warp_max(mine ? warp_scratch[0] : -1e30f);
-        const float scale = mine ? exp2_fast(warp_scratch[0] - maximum) : 0.0f;
-        const float total = warp_sum(mine ? warp_scratch[1] * scale : 0.0f);
-        if (mine) weights[h * kConsumerWarps + b.lane] = total > 0.0f ? scale / total : 0.0f;
-        if (A::kSplits > 1 && b.lane == 0)
-          publish_sum<Edge>(p, split * kHeads + first_head + h, total > 0.0f ? maximum + log2f(total) : -1e30f, tag);
+      // Heads that a last pass lacks are worked out from what consumers left for them, and not published.
+      const bool mine = b.lane < kConsumerWarps;
+      float maximum[A::kPassHeads], largest[A::kPassHeads], scale[A::kPassHeads], total[A::kPassHeads];
+#pragma unroll
+      for (int h = 0; h < A::kPassHeads; ++h) {
+        const float* left = scratch + (mine ? b.lane : 0) * kWarpScratch + h * kScratchHead + kHeadDim;
+        const float2 of_warp = *reinterpret_cast<const float2*>(left);
+        maximum[h] = largest[h] = mine ? of_warp.x : -1e30f;
+        total[h] = mine ? of_warp.y : 0.0f;
+      }
+      warp_max(largest);
+#pragma unroll
+      for (int h = 0; h < A::kPassHeads; ++h) {
+        scale[h] = exp2_fast(maximum[h] - largest[h]);
+        total[h] *= scale[h];
+      }
+      warp_sum(total);
+#pragma unroll
+      for (int h = 0; h < A::kPassHeads; ++h) {
+        if (mine) weights[h * kConsumerWarps + b.lane] = total[h] > 0.0f ? scale[h] / total[h] : 0.0f;
+        if (A::kSplits > 1 && b.lane == 0 && h < heads)
+          publish_sum<Edge>(p, split * kHeads + first_head + h, total[h] > 0.0f ? largest[h] + log2f(total[h]) : -1e30f, tag);
       }
       __syncwarp();
+#pragma unroll(kRoomy ? 2 : 1)
       for (int pair = b.lane; pair < heads * (kHeadDim / 2); pair += 32) {
         const int h = pair / (kHeadDim / 2), element = 2 * (pair % (kHeadDim / 2));
         float low = 0.0f, high = 0.0f;

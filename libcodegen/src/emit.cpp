@@ -135,7 +135,8 @@ void write_constants(Writer& w, const Emission& e) {
   w.line("constexpr unsigned kRingStages = {}, kRingStageBytes = {}, kWindow = {};", e.plan.ring_stages, smem.ring_stage,
          e.plan.window);
   w.line("constexpr int kPace = {};", e.plan.pace);
-  w.line("constexpr int kMaxTileRows = {}, kGroupLanes = {};", tile_rows, e.schedule.attention.lanes_per_position);
+  w.line("constexpr int kMaxTileRows = {}, kGroupLanes = {}, kPositionsTogether = {};\nconstexpr bool kRoomy = {};", tile_rows,
+         e.schedule.attention.lanes_per_position, e.schedule.attention.positions_together, e.schedule.attention.roomy);
   w.line("constexpr bool kOrderKvPerToken = {};", e.fused_attention());
   w.line("");
   w.line("// Shared memory, bytes from its start.");

@@ -51,7 +51,7 @@ GemvShape gemv_shape(const Model& model, const Plan& plan, const StagePlan& stag
   return shape;
 }
 
-AttentionShape attention_shape(const Model& model, const Plan& plan) {
+AttentionShape attention_shape(const Model& model, const Target& target, const Plan& plan) {
   AttentionShape shape;
   const StagePlan* stage = plan.find(StageKind::attention);
   shape.fused = stage == nullptr;
@@ -59,9 +59,15 @@ AttentionShape attention_shape(const Model& model, const Plan& plan) {
   shape.items = model.kv_heads * shape.splits;
   // Accumulators, queries and maxima of one pass live in registers, about 14 a head: two heads where 16 warps leave a thread
   // 96 registers, four where fewer warps leave it more.
-  const int most_heads = plan.consumer_warps > 8 ? 2 : 4;
+  shape.roomy = plan.consumer_warps <= 8 && target.sm >= 90;
+  const int most_heads = plan.consumer_warps <= 8 ? 4 : 2;
   shape.heads_per_pass = std::clamp(256 / model.head_dim, 1, std::min(most_heads, model.group()));
   shape.passes = ceil_div(model.group(), shape.heads_per_pass);
+  // Eight registers each for keys and values, and one a head. Before sm_90 every lane copies weights, and needs some for that.
+  shape.positions_together = target.sm < 90 || plan.consumer_warps > 12 ? 1
+                             : !shape.roomy || shape.heads_per_pass > 2 ? 2
+                             : shape.passes > 1                         ? 3
+                                                                        : 4;
   while (shape.lanes_per_position * 8 < model.head_dim) shape.lanes_per_position *= 2;
   return shape;
 }
@@ -210,7 +216,7 @@ Result<Schedule> make_schedule(const Deployment& deployment, const Plan& plan) {
     schedule.gemvs.push_back(shape);
   }
   schedule.packed_bytes = schedule.head_offset + schedule.gemv(StageKind::head).bytes();
-  schedule.attention = attention_shape(model, plan);
+  schedule.attention = attention_shape(model, deployment.target, plan);
   if (schedule.attention.fused) ADAMK_CHECK(check_fused_attention(model, schedule.gemv(StageKind::output)));
   schedule.smem = shared_memory(model, plan, schedule);
   schedule.workspace = make_workspace(model, plan, schedule);

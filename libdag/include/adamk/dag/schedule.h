@@ -53,6 +53,8 @@ struct AttentionShape {
   int heads_per_pass = 1;    // query heads whose accumulators are live at once
   int passes = 1;            // ceil(group / heads_per_pass)
   int lanes_per_position = 1;  // lanes that share one position, power of two >= head_dim / 8
+  bool roomy = false;          // registers for more loads on their way at once: queries, key and value together
+  int positions_together = 1;  // cached positions that a lane group takes in one turn
 };
 
 /// Bytes of shared memory by purpose; the sum is what the kernel asks for.
