@@ -3,13 +3,17 @@
 #include <array>
 #include <optional>
 
+#include "adamk/dag/tile_dag.h"
+#include "adamk/dag/validator.h"
 #include "adamk/profile/cupti.h"
 #include "adamk/profile/latencies.h"
 #include "adamk/profile/probe.h"
+#include "adamk/profile/random_decoder.h"
 #include "adamk/profile/timing.h"
 #include "common/artifact_flags.h"
 #include "common/command.h"
 #include "common/tile_views.h"
+#include "common/timeline_views.h"
 
 namespace adamk {
 namespace {
@@ -212,6 +216,70 @@ Result<void> run_tiles(const TilesFlags& flags, const CommonOptions& options) {
   return print_tile_variants(variants, flags.dags, options);
 }
 
+struct TimelineFlags {
+  std::string dag, plan, trace;
+  TimelineOptions options;
+  std::vector<int> sms;
+  std::int64_t position = -1;
+  int device = 0;
+  std::uint64_t seed = 1;
+};
+
+/// The plan's own kernel and the instrumented one, of the same random data.
+Result<void> run_timeline(const TimelineFlags& flags, const CommonOptions& options) {
+  ADAMK_TRY(DagFile file, read_dag(flags.dag));
+  if (!flags.plan.empty()) {
+    ADAMK_TRY(file.plan, read_plan(flags.plan));
+  }
+  if (!file.plan) {
+    ADAMK_TRY(file.plan, default_plan(file.deployment));
+  }
+  const Deployment& deployment = file.deployment;
+  ADAMK_TRY(const Schedule schedule, make_schedule(deployment, *file.plan));
+  const Certificate certificate = validate(make_tile_dag(deployment, schedule), deployment);
+  if (!certificate.ok)
+    return fail(Errc::bad_input, "plan {}: {}: {}", certificate.plan_hash, certificate.failed, certificate.counterexample);
+  ADAMK_TRY(const auto device, open_cuda_device(flags.device));
+  const auto kernel = [&](Instrument instrument) -> Result<Kernel> {
+    ADAMK_TRY(const std::string source, emit_source(deployment, schedule, instrument));
+    return compile(source, deployment.target.arch());
+  };
+  ADAMK_TRY(const Kernel plain, kernel(Instrument::none));
+  ADAMK_TRY(const Kernel instrumented, kernel(Instrument::timeline));
+  if (instrumented.spill_bytes > plain.spill_bytes)
+    note(options, fmt::format("the instrumented kernel spills {} bytes, the plan's own {}", instrumented.spill_bytes, plain.spill_bytes));
+
+  TimelineReport report;
+  report.device = device->info().name;
+  report.plan_hash = schedule.plan.hash();
+  const Recipe recipe = make_recipe(deployment, schedule, plain);
+  TimelineOptions record = flags.options;
+  record.steps = std::min(record.steps, recipe.max_steps);
+  record.position = report.position = flags.position < 0 ? default_timing_position(recipe, record.steps) : flags.position;
+  {
+    ADAMK_TRY(Decoder decoder, random_decoder(*device, recipe, plain, deployment.weights, flags.seed));
+    TimingOptions timing;
+    timing.position = record.position;
+    timing.steps = record.steps;
+    ADAMK_TRY(const Timing timed, time_decoder(decoder, timing));
+    report.plain_us = timed.per_token.median;
+  }
+  ADAMK_TRY(const ReadCeiling ceiling, measure_read_ceiling(*device));
+  report.ceiling_gbps = ceiling.gbps;
+  ADAMK_TRY(Decoder decoder, random_decoder(*device, timeline_recipe(deployment, schedule, instrumented), instrumented,
+                                            deployment.weights, flags.seed));
+  ADAMK_TRY(const Timeline timeline, record_timeline(decoder, deployment.model, schedule, record));
+  report.clock_mhz = timeline.clock_mhz;
+  report.summary = summarise_timeline(timeline, schedule);
+  if (!flags.trace.empty()) {
+    std::vector<int> sms = flags.sms;
+    if (sms.empty()) sms = {0, timeline.sms / 2, timeline.sms - 1};
+    ADAMK_TRY(const Json trace, timeline_trace(timeline, sms));
+    ADAMK_CHECK(write_file_atomic(flags.trace, trace.dump()));
+  }
+  return print_timeline(report, options);
+}
+
 Result<void> run_latencies(int index, const CommonOptions& options) {
   ADAMK_TRY(const auto device, open_cuda_device(index));
   ADAMK_TRY(const std::vector<MeasuredCost> costs, measure_latencies(*device));
@@ -237,6 +305,7 @@ Result<void> run_latencies(int index, const CommonOptions& options) {
 int run(int argc, char** argv) {
   ProfileFlags flags;
   TilesFlags tiles;
+  TimelineFlags timeline;
   int latencies_device = 0;
   Command command("adamk-profile", "Where the time of a decode step goes.");
   CLI::App& profile = command.add("run", "Time decode steps of an artifact, and count what they do next to what they must.",
@@ -263,6 +332,20 @@ int run(int argc, char** argv) {
   each.add_option("--seed", tiles.options.seed, "Of the random data")->capture_default_str();
   each.add_option("--device", tiles.device, "Which GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
   each.add_flag("--predict-only", tiles.predict_only, "No GPU: predictions alone");
+
+  CLI::App& line = command.add("timeline", "Where a decode step's time goes, by stage and by role, from inside the kernel.",
+                               [&] { return run_timeline(timeline, command.options()); });
+  line.add_option("dag", timeline.dag, "DAG file (adamk-dag build), with its plan or for the default plan")->required();
+  line.add_option("--plan", timeline.plan, "Plan file, instead of the DAG file's");
+  line.add_option("--position", timeline.position, "Of the first token of each launch (middle of the context, 128 at most)")
+      ->check(CLI::NonNegativeNumber);
+  line.add_option("--steps", timeline.options.steps, "Tokens to record; all but the first are summarised")
+      ->check(CLI::Range(1, TimelineLayout::steps))
+      ->capture_default_str();
+  line.add_option("--trace", timeline.trace, "Writes a trace for Perfetto (https://ui.perfetto.dev) to this file");
+  line.add_option("--sms", timeline.sms, "SMs in the trace (the first, the middle and the last)")->delimiter(',');
+  line.add_option("--seed", timeline.seed, "Of the random weights and KV cache")->capture_default_str();
+  line.add_option("--device", timeline.device, "Which GPU")->check(CLI::NonNegativeNumber)->capture_default_str();
 
   CLI::App& latencies = command.add("latencies", "Measure the rows of the instruction DAG's latency table on this GPU.",
                                     [&] { return run_latencies(latencies_device, command.options()); });

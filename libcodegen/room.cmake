@@ -8,7 +8,9 @@ adamk_embed(adamk_codegen
   ${CMAKE_SOURCE_DIR}/libcodegen/device/attention.cuh
   ${CMAKE_SOURCE_DIR}/libcodegen/device/storer.cuh
   ${CMAKE_SOURCE_DIR}/libcodegen/device/launcher.cuh
-  ${CMAKE_SOURCE_DIR}/libcodegen/device/stamps.cuh)
+  ${CMAKE_SOURCE_DIR}/libcodegen/device/clock.cuh
+  ${CMAKE_SOURCE_DIR}/libcodegen/device/stamps.cuh
+  ${CMAKE_SOURCE_DIR}/libcodegen/device/timeline.cuh)
 # NVRTC is looked for where the headers were found, among other places (src/nvrtc.cpp).
 target_compile_definitions(adamk_codegen PRIVATE ADAMK_CUDA_FOUND_HOME="${ADAMK_CUDA_FOUND_HOME}")
 

@@ -33,7 +33,7 @@ Result<TileVariant> compile_variant(const DagFile& file) {
   const std::string arch = file.deployment.target.arch();
   ADAMK_TRY(const std::string source, emit_source(file.deployment, variant.schedule));
   ADAMK_TRY(variant.kernel, compile(source, arch));
-  ADAMK_TRY(const std::string stamped, emit_stamped_source(file.deployment, variant.schedule));
+  ADAMK_TRY(const std::string stamped, emit_source(file.deployment, variant.schedule, Instrument::tiles));
   ADAMK_TRY(variant.stamped, compile(stamped, arch));
   ADAMK_TRY(const PtxModule module, parse_ptx(variant.kernel.ptx));
   ADAMK_TRY(variant.dag, make_instruction_dag(module, kernel_facts(variant.schedule)));

@@ -386,6 +386,7 @@ __device__ __forceinline__ void attend_items(const AdamkKernelParams& p, const B
     }
   }
   __syncwarp();   // what a lane appended is read by its lane group at the next step
+//#  note_end(p, at);
 }
 
 // ---- attention recomputed by the readers of its projection: each warp the whole heads of its K slice -----------------------

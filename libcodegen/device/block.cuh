@@ -122,14 +122,18 @@ __device__ __forceinline__ void fill(const AdamkKernelParams& p, const Block& b,
     bulk_copy(to, from, bytes, full, loader.policy);
   } else {
     for (u32 at_byte = 0; at_byte < bytes; at_byte += 8192) {
+//#      const u32 since = clock_now();
       await_turn(loader);
+//#      note_wait(p, at, kTurnWait, since);
       bulk_copy(to + at_byte, from + at_byte, bytes - at_byte < 8192u ? bytes - at_byte : 8192u, full, loader.policy);
     }
   }
 #else
   for (u32 at_byte = 16u * b.lane; at_byte < bytes; at_byte += 512) {
     if constexpr (kPace > 0) {
+//#      const u32 since = clock_now();
       if ((at_byte & 8191u) < 512u) await_turn(loader);
+//#      note_wait(p, at, kTurnWait, since);
     }
     async_copy_16(to + at_byte, from + at_byte, loader.policy);
   }
@@ -152,4 +156,5 @@ __device__ __forceinline__ void load_stage(const AdamkKernelParams& p, const Blo
       from += bytes;
     }
   }
+//#  note_end(p, at);
 }

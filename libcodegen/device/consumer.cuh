@@ -257,6 +257,7 @@ __device__ __forceinline__ void multiply(const AdamkKernelParams& p, const Block
     if (c.get(kBuffer) == 0) c.flip(kEmptyParity);
 //@    stamp.take(b, tile);
   }
+//#  note_end(p, at);
 }
 
 // The token of a step, handed over by the launcher.

@@ -61,12 +61,14 @@ __device__ __forceinline__ void control_edge(const AdamkKernelParams& p, const B
     if (b.lane != 0 || (!reads && Edge::kKind != kBarrier)) return;
     if (Edge::kKind == kBarrier && !worked) add_release_32(workspace(p, Edge::kCounter), 1);
     const u32 target = counter_target<Edge>(p, step, layer);
+//#    const u32 since = clock_now();
     Patience patience;
     u32 seen = load_acquire_32(workspace(p, Edge::kCounter));
     while (static_cast<int>(seen - target) < 0) {
       if (patience.exhausted(p, kWaitCounter, at, target, seen)) leave();
       seen = load_acquire_32(workspace(p, Edge::kCounter));
     }
+//#    note_wait(p, at, kInputWait, since);
     if (reads) barrier_arrive(shared_base() + kInputsReady);
   }
 }
@@ -94,6 +96,7 @@ struct Fours {
 
   __device__ __forceinline__ void await(const AdamkKernelParams& p, const int (&index)[N], u32 tag, u32 (&values)[2 * N],
                                         At at) {
+//#    const u32 since = clock_now();
     if constexpr (Edge::kKind == kTagged) {
       const u8* from = workspace(p, Edge::kValues);
       const auto ready = [&](int i) {
@@ -111,6 +114,8 @@ struct Fours {
           if (!ready(i)) packets[i] = load_relaxed_2x64(from + 4ll * index[i]);
       }
     }
+//#    __syncwarp();   // the last lane's wait is the warp's
+//#    note_wait(p, at, kInputWait, since);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       values[2 * i] = static_cast<u32>(packets[i].a);
@@ -135,6 +140,7 @@ __device__ __forceinline__ void receive_sums(const AdamkKernelParams& p, const i
   u64 packets[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) packets[i] = load_relaxed_64(from + 8ll * index[i]);
+//#  const u32 since = clock_now();
   Patience patience;
   for (;;) {
     bool all = true;
@@ -146,6 +152,8 @@ __device__ __forceinline__ void receive_sums(const AdamkKernelParams& p, const i
     for (int i = 0; i < N; ++i)
       if (static_cast<u32>(packets[i] >> 32) != tag) packets[i] = load_relaxed_64(from + 8ll * index[i]);
   }
+//#  __syncwarp();
+//#  note_wait(p, at, kInputWait, since);
 #pragma unroll
   for (int i = 0; i < N; ++i) sums[i] = __uint_as_float(static_cast<u32>(packets[i]));
 }

@@ -12,11 +12,14 @@ __device__ __forceinline__ void hand_over_token(const AdamkKernelParams& p, cons
     barrier_arrive(shared_base() + kTokenReady);
   }
   __syncwarp();
+//#  note_end(p, at);
 }
 
 __device__ __forceinline__ int next_token(const AdamkKernelParams& p, const Block& b, int step, u32 tag, At at) {
   at.role = kLauncher;
   at.stage = 5;
+//#  at.layer = kLayers;
+//#  const u32 since = clock_now();
   Best best = {-__int_as_float(0x7f800000), 0x7fffffff};
   for (int sm = b.lane; sm < kGrid; sm += 32) {
     const u8* entry = argmax_entry(p, step, sm);
@@ -28,6 +31,8 @@ __device__ __forceinline__ int next_token(const AdamkKernelParams& p, const Bloc
     }
     take_better(best, __uint_as_float(static_cast<u32>(packets.a)), static_cast<int>(static_cast<u32>(packets.b)));
   }
+//#  __syncwarp();
+//#  note_wait(p, at, kTokenWait, since);
   best = warp_best(best);
   if constexpr (kOrderKvPerToken) {
     fence_gpu();    // acquires what the other SMs appended
@@ -36,5 +41,6 @@ __device__ __forceinline__ int next_token(const AdamkKernelParams& p, const Bloc
   // A step of NaN logits has no best row; any row of the table will do, the tokens are meaningless anyway.
   const int token = static_cast<u32>(best.index) < static_cast<u32>(kVocab) ? best.index : 0;
   if (blockIdx.x == 0 && b.lane == 0) p.tokens[step] = token;
+//#  note_end(p, at);
   return token;
 }

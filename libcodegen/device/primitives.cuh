@@ -18,6 +18,19 @@ struct At {
 
 __device__ __forceinline__ void leave() { asm volatile("exit;"); }
 
+//#enum WaitedFor {   // by whom
+//#  kInputWait,      // activations: consumer, storer (norm sums), controller
+//#  kWeightsWait,    // a ring stage that is to land: consumer; loader, for its window
+//#  kSlotWait,       // a free ring stage: loader
+//#  kTurnWait,       // its turn to copy: loader with pace
+//#  kTilesWait,      // partial sums, or attention's: storer
+//#  kBufferWait,     // room for them: consumer
+//#  kTokenWait       // the step's token: all; of the other SMs' rows: launcher
+//#};
+//#__device__ __forceinline__ void note_wait(const AdamkKernelParams& p, At at, WaitedFor kind, u32 since);
+//#__device__ __forceinline__ void note_barrier(const AdamkKernelParams& p, At at, u32 barrier, u32 since);
+//#__device__ __forceinline__ void note_end(const AdamkKernelParams& p, At at);
+
 // In 1024 clocks, so that a register holds it.
 __device__ __forceinline__ u32 watchdog_time() { return static_cast<u32>(clock64() >> 10); }
 
@@ -86,9 +99,11 @@ __device__ __forceinline__ bool barrier_passed(u32 barrier, u32 parity) {
 }
 // Returns false when the watchdog says leave.
 __device__ __forceinline__ bool barrier_wait_or_fail(const AdamkKernelParams& p, u32 barrier, u32 parity, At at) {
+//#  const u32 since = clock_now();
   Patience patience;
   while (!barrier_passed(barrier, parity))
     if (patience.exhausted(p, kWaitBarrier, at, barrier, parity)) return false;
+//#  note_barrier(p, at, barrier, since);
   return true;
 }
 __device__ __forceinline__ void barrier_wait(const AdamkKernelParams& p, u32 barrier, u32 parity, At at) {

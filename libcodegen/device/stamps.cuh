@@ -1,12 +1,6 @@
-// Stamps: only in kernels that are to be timed tile by tile (emit_stamped_source). A consumer warp reads the clock at the end
+// Stamps: only in kernels that are to be timed tile by tile (Instrument::tiles). A consumer warp reads the clock at the end
 // of each tile and leaves {clocks since the last, of them spent waiting} behind the workspace: [stage][SM][warp][tile], the
 // latest layer and step over earlier ones. In attention one entry a walk over positions: {clocks, times through the loop}.
-
-__device__ __forceinline__ u32 clock_now() {
-  u32 now;
-  asm volatile("mov.u32 %0, %%clock;" : "=r"(now)::"memory");
-  return now;
-}
 
 struct Stamp {
   u8* to;

@@ -41,8 +41,9 @@ __device__ __forceinline__ float tile_sum(const AdamkKernelParams& p, const Bloc
 }
 
 // The norm's sum of squares from what the producing SMs published beside their rows.
-template <class Edge>
+template <class S, class Edge>
 __device__ __forceinline__ void receive_norm_scale(const AdamkKernelParams& p, const Block& b, Storer& s, u32 tag, At at) {
+  at.stage = S::kStage;
   float squares = 0.0f;
   constexpr int kRounds = (Edge::kProducers + 31) / 32;
   int index[kRounds];
@@ -101,6 +102,7 @@ __device__ __forceinline__ void store_rows(const AdamkKernelParams& p, const Blo
     publish_rows<Edge>(p, b, row, v, valid, tag);
   }
   publish_done<Edge>(p, b, tiles > 0);
+//#  note_end(p, at);
 }
 
 // Rows of the residual stream: added to what this SM holds in fp32, published rounded.
@@ -133,6 +135,7 @@ __device__ __forceinline__ void store_residual(const AdamkKernelParams& p, const
   }
   publish_done<Edge>(p, b, tiles > 0);
   __syncwarp();
+//#  note_end(p, at);
 }
 
 // SiLU(gate) x up: in each block of 16 rows the first 8 are gate, the last 8 the matching up.
@@ -154,6 +157,7 @@ __device__ __forceinline__ void store_gated(const AdamkKernelParams& p, const Bl
     publish_rows<Edge>(p, b, index, silu(v) * up, valid, tag);
   }
   publish_done<Edge>(p, b, tiles > 0);
+//#  note_end(p, at);
 }
 
 // The attention scratch of all consumer warps, merged in warp order and published: normalised values, and with several
@@ -215,6 +219,7 @@ __device__ __forceinline__ void store_attention(const AdamkKernelParams& p, cons
     }
   }
   publish_done<Edge>(p, b, static_cast<int>(blockIdx.x) < A::kItems);
+//#  note_end(p, at);
 }
 
 // Logits: the best of this SM's rows (ties to the lowest index; padding rows never take part), one packet pair per SM.
@@ -261,4 +266,5 @@ __device__ __forceinline__ void store_logits(const AdamkKernelParams& p, const B
   if (b.lane == 0)
     store_relaxed_2x64(argmax_entry(p, step, blockIdx.x), static_cast<u64>(tag) << 32 | __float_as_uint(best.value),
                        static_cast<u64>(tag) << 32 | static_cast<u32>(best.index));
+//#  note_end(p, at);
 }

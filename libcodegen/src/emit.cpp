@@ -14,6 +14,7 @@
 #include "adamk/codegen/kernel.h"
 #include "embedded/attention.h"
 #include "embedded/block.h"
+#include "embedded/clock.h"
 #include "embedded/consumer.h"
 #include "embedded/exchange.h"
 #include "embedded/kernel_params.h"
@@ -21,6 +22,7 @@
 #include "embedded/primitives.h"
 #include "embedded/stamps.h"
 #include "embedded/storer.h"
+#include "embedded/timeline.h"
 
 namespace adamk {
 namespace {
@@ -37,18 +39,20 @@ class Writer {
     text_ += text;
     text_ += '\n';
   }
-  /// A file of device code. Its lines "//@ code" belong to stamped kernels alone; "//@! code" stands there for the next line.
-  void device(std::string_view text, bool stamped) {
+  /// Device code. Lines "//@ code" belong to Instrument::tiles alone, "//# code" to Instrument::timeline; with "//@! code" the line
+  /// stands there for the next one.
+  void device(std::string_view text, Instrument instrument) {
+    const std::string_view mark = instrument == Instrument::tiles ? "//@" : instrument == Instrument::timeline ? "//#" : "";
     bool left_out = false;   // the line that follows
     while (!text.empty()) {
       std::string_view line = text.substr(0, text.find('\n'));
       text.remove_prefix(std::min(text.size(), line.size() + 1));
-      const bool instead = line.substr(0, 4) == "//@!", only = line.substr(0, 3) == "//@";
-      if (std::exchange(left_out, instead && stamped) || (only && !stamped)) continue;
-      if (only) line.remove_prefix(instead ? 4 : 3);
+      const bool marked = line.substr(0, 3) == "//@" || line.substr(0, 3) == "//#", wanted = marked && line.substr(0, 3) == mark;
+      const bool instead = marked && line.substr(3, 1) == "!";
+      if (std::exchange(left_out, instead && wanted) || (marked && !wanted)) continue;
+      if (wanted) line.remove_prefix(instead ? 4 : 3);
       raw(line);
     }
-    text_ += '\n';
   }
   std::string take() { return std::move(text_); }
 
@@ -62,7 +66,7 @@ struct Emission {
   const Schedule& schedule;
   const Model& model = deployment.model;
   const Plan& plan = schedule.plan;
-  bool stamped = false;
+  Instrument instrument = Instrument::none;
 
   bool fused_attention() const { return schedule.attention.fused; }
   bool fused_silu() const { return plan.stage(StageKind::gate_up).fused_silu; }
@@ -146,9 +150,15 @@ void write_constants(Writer& w, const Emission& e) {
   w.line("// Workspace and small tensors, bytes from their start.");
   w.line("constexpr long long kArgmaxOffset = {}, kAbortFlag = {};", e.schedule.workspace.argmax,
          e.schedule.workspace.abort_flag);
-  if (e.stamped)
+  if (e.instrument == Instrument::tiles) {
     w.line("constexpr long long kStampsOffset = {};\nconstexpr int kStampTiles = {};", stamp_layout(e.schedule).offset,
            StampLayout::tiles);
+  }
+  if (e.instrument == Instrument::timeline) {
+    const TimelineLayout layout = timeline_layout(e.model, e.schedule);
+    w.line("constexpr long long kTimelineOffset = {}, kTimelineAnchors = {};", layout.records, layout.anchors);
+    w.line("constexpr unsigned kTimelineSteps = {}, kTimelineWords = {};", TimelineLayout::steps, TimelineLayout::words);
+  }
   const SmallTensors& small = e.schedule.small;
   w.line("constexpr long long kAttentionNorm = {}, kMlpNorm = {}, kQNormOffset = {}, kKNormOffset = {};",
          small.attention_norm, small.mlp_norm, std::max<std::int64_t>(small.q_norm, 0),
@@ -275,10 +285,11 @@ void write_consumer(Writer& w, const Emission& e) {
       if (tile_count<Down>() > 0) {
         Inputs<Down> y;)");
   w.line("        {}<Down, FromGateUp>(p, b, c, tag, y, at);", e.fused_silu() ? "receive_inputs" : "receive_gated");
-  w.raw(R"(        multiply<Down>(p, b, c, y.words, 0.0f, at);
+  w.device(R"(        multiply<Down>(p, b, c, y.words, 0.0f, at);
       }
       asm volatile("// adamk: consumer qkv");
       b.forget();
+//#      at.layer = layer + 1;
       // The residual stream for the next layer, or for the head behind the last; entry kLayers is the final norm.
       load_columns<Qkv>(b, small + kAttentionNorm + 2ll * (layer + 1) * kHidden, gains);
       if (layer + 1 < kLayers ? tile_count<Qkv>() > 0 : tile_count<Head>() > 0) {
@@ -291,7 +302,7 @@ void write_consumer(Writer& w, const Emission& e) {
     multiply<Head>(p, b, c, x.words, squares, at);
   }
 }
-)");
+)", e.instrument);
 }
 
 void write_storer(Writer& w, const Emission& e) {
@@ -318,7 +329,7 @@ void write_storer(Writer& w, const Emission& e) {
       const u32 tag = layer_tag(p, step, layer);)");
   w.line("      asm volatile(\"// adamk: storer qkv\");");
   if (qkv_exchanged)
-    w.line("      if (layer > 0 && tile_count<Qkv>() > 0) receive_norm_scale<FromDown>(p, b, s, tag - 1, at);");
+    w.line("      if (layer > 0 && tile_count<Qkv>() > 0) receive_norm_scale<Qkv, FromDown>(p, b, s, tag - 1, at);");
   w.line("      store_rows<Qkv, FromQkv>(p, b, s, {}, tag, {}, at);",
          bias(small.qkv_bias, "(kHeads + 2 * kKvHeads) * kHeadDim"), !qkv_exchanged);
   if (!e.fused_attention()) {
@@ -330,7 +341,7 @@ void write_storer(Writer& w, const Emission& e) {
   w.line("      store_residual<Output, FromOutput, {}>(p, b, s, {}, tag, at);", mlp_exchanged,
          bias(small.output_bias, "kHidden"));
   w.line("      asm volatile(\"// adamk: storer gate_up\");");
-  if (mlp_exchanged) w.line("      if (tile_count<GateUp>() > 0) receive_norm_scale<FromOutput>(p, b, s, tag, at);");
+  if (mlp_exchanged) w.line("      if (tile_count<GateUp>() > 0) receive_norm_scale<GateUp, FromOutput>(p, b, s, tag, at);");
   w.line("      {}<GateUp, FromGateUp>(p, b, s, {}, tag, {}, at);", e.fused_silu() ? "store_gated" : "store_rows",
          bias(small.gate_up_bias, "2 * kFfn"), !mlp_exchanged);
   w.line("      asm volatile(\"// adamk: storer down\");");
@@ -341,7 +352,7 @@ void write_storer(Writer& w, const Emission& e) {
   w.line("    at.layer = kLayers;");
   w.line("    const u32 tag = layer_tag(p, step, kLayers);");
   if (head_exchanged)
-    w.line("    if (tile_count<Head>() > 0) receive_norm_scale<FromDown>(p, b, s, tag - 1, at);");
+    w.line("    if (tile_count<Head>() > 0) receive_norm_scale<Head, FromDown>(p, b, s, tag - 1, at);");
   w.line("    asm volatile(\"// adamk: storer head\");");
   w.line("    store_logits<Head>(p, b, s, step, tag, {}, at);", !head_exchanged);
   w.line("  }}");
@@ -350,8 +361,9 @@ void write_storer(Writer& w, const Emission& e) {
 }
 
 void write_control(Writer& w, const Emission& e) {
-  w.raw(R"(// Controller and launcher share a warp: the launcher only works between the controller's steps.
+  w.device(R"(// Controller and launcher share a warp: the launcher only works between the controller's steps.
 __device__ __forceinline__ void run_control(const AdamkKernelParams& p, const Block& b) {
+//#  note_anchor(p, 0);
   u32 taken_parity = 1;
   int token = 0;
 #pragma unroll 1
@@ -360,7 +372,7 @@ __device__ __forceinline__ void run_control(const AdamkKernelParams& p, const Bl
     if (step < p.given_count) token = p.given[step];
     asm volatile("// adamk: launcher step");
     hand_over_token(p, b, token, taken_parity, at);
-    at.role = kController;)");
+    at.role = kController;)", e.instrument);
   const bool plain = std::any_of(e.plan.stages.begin(), e.plan.stages.end(),
                                  [](const StagePlan& stage) { return stage.input != Exchange::tagged; });
   if (plain) {
@@ -368,24 +380,32 @@ __device__ __forceinline__ void run_control(const AdamkKernelParams& p, const Bl
 #pragma unroll 1
     for (int layer = 0; layer < kLayers; ++layer) {
       at.layer = layer;
+      at.stage = Qkv::kStage;   // whose inputs it waits for
       if (layer > 0) control_edge<FromDown>(p, b, tile_count<Down>() > 0, tile_count<Qkv>() > 0, step, layer - 1, at);)");
     if (e.fused_attention()) {
+      w.line("      at.stage = Output::kStage;");
       w.line("      control_edge<FromQkv>(p, b, tile_count<Qkv>() > 0, tile_count<Output>() > 0, step, layer, at);");
     } else {
       w.line("      const bool attends = static_cast<int>(blockIdx.x) < Attention::kItems;");
+      w.line("      at.stage = {};", stage_number(StageKind::attention));
       w.line("      control_edge<FromQkv>(p, b, tile_count<Qkv>() > 0, attends, step, layer, at);");
+      w.line("      at.stage = Output::kStage;");
       w.line("      control_edge<FromAttention>(p, b, attends, tile_count<Output>() > 0, step, layer, at);");
     }
-    w.raw(R"(      control_edge<FromOutput>(p, b, tile_count<Output>() > 0, tile_count<GateUp>() > 0, step, layer, at);
+    w.raw(R"(      at.stage = GateUp::kStage;
+      control_edge<FromOutput>(p, b, tile_count<Output>() > 0, tile_count<GateUp>() > 0, step, layer, at);
+      at.stage = Down::kStage;
       control_edge<FromGateUp>(p, b, tile_count<GateUp>() > 0, tile_count<Down>() > 0, step, layer, at);
     }
     at.layer = kLayers;
+    at.stage = Head::kStage;
     control_edge<FromDown>(p, b, tile_count<Down>() > 0, tile_count<Head>() > 0, step, kLayers - 1, at);
     __syncwarp();)");
   }
-  w.raw(R"(    asm volatile("// adamk: launcher head");
+  w.device(R"(    asm volatile("// adamk: launcher head");
     token = next_token(p, b, step, layer_tag(p, step, kLayers), at);
   }
+//#  note_anchor(p, 1);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) adamk_decode(const __grid_constant__ AdamkKernelParams p) {
@@ -399,7 +419,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) adamk_decode(const __g
     run_storer(p, b);
   else
     run_control(p, b);
-})");
+})", e.instrument);
 }
 
 }  // namespace
@@ -411,11 +431,16 @@ std::string emit(const Emission& e) {
   write_banner(w, e);
   w.raw(embedded_kernel_params);
   write_constants(w, e);
-  for (const std::string_view part : {embedded_primitives, embedded_block, embedded_exchange})
-    w.device(part, e.stamped);
-  if (e.stamped) w.raw(embedded_stamps);
+  if (e.instrument != Instrument::none) w.raw(embedded_clock);
+  const auto building_block = [&](std::string_view text) {
+    w.device(text, e.instrument);
+    w.line("");
+  };
+  for (const std::string_view part : {embedded_primitives, embedded_block, embedded_exchange}) building_block(part);
+  if (e.instrument == Instrument::tiles) w.raw(embedded_stamps);
+  if (e.instrument == Instrument::timeline) w.raw(embedded_timeline);
   for (const std::string_view part : {embedded_consumer, embedded_attention, embedded_storer, embedded_launcher})
-    w.device(part, e.stamped);
+    building_block(part);
   write_stage_types(w, e);
   write_loader(w);
   write_consumer(w, e);
@@ -426,10 +451,8 @@ std::string emit(const Emission& e) {
 
 }  // namespace
 
-Result<std::string> emit_source(const Deployment& deployment, const Schedule& schedule) { return emit({deployment, schedule}); }
-
-Result<std::string> emit_stamped_source(const Deployment& deployment, const Schedule& schedule) {
-  return emit({deployment, schedule, deployment.model, schedule.plan, true});
+Result<std::string> emit_source(const Deployment& deployment, const Schedule& schedule, Instrument instrument) {
+  return emit({deployment, schedule, deployment.model, schedule.plan, instrument});
 }
 
 StampLayout stamp_layout(const Schedule& schedule) {
@@ -437,6 +460,18 @@ StampLayout stamp_layout(const Schedule& schedule) {
   layout.offset = (schedule.workspace.bytes + 127) / 128 * 128;
   layout.bytes = layout.offset + std::int64_t{8} * StampLayout::stages * schedule.plan.grid * schedule.plan.consumer_warps *
                                      StampLayout::tiles;
+  return layout;
+}
+
+TimelineLayout timeline_layout(const Model& model, const Schedule& schedule) {
+  TimelineLayout layout;
+  layout.layers = model.layers + 1;
+  layout.sms = schedule.plan.grid;
+  layout.warps = schedule.plan.consumer_warps + 3;
+  layout.anchors = (schedule.workspace.bytes + 127) / 128 * 128;
+  layout.records = layout.anchors + std::int64_t{32} * layout.sms;
+  layout.bytes = layout.records + std::int64_t{4} * TimelineLayout::words * TimelineLayout::steps * layout.layers *
+                                      TimelineLayout::stages * layout.sms * layout.warps;
   return layout;
 }
 

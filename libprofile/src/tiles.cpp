@@ -3,42 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <numeric>
-#include <random>
 
+#include "adamk/profile/random_decoder.h"
 #include "adamk/profile/statistics.h"
-#include "adamk/runtime/decoder.h"
 
 namespace adamk {
 namespace {
-
-/// Values between 0.008 and 0.12 of either sign, in the weights format.
-std::vector<std::byte> random_values(std::int64_t bytes, WeightsFormat format, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const bool bf16 = format == WeightsFormat::bf16;
-  const std::uint64_t lowest = bf16 ? 0x3c00 : 0x2000, span = bf16 ? 0x1ff : 0xfff;
-  std::vector<std::byte> out(static_cast<std::size_t>(bytes));
-  for (std::size_t at = 0; at + 1 < out.size(); at += 2) {
-    const std::uint64_t r = random();
-    const auto value = static_cast<std::uint16_t>(lowest + (r & span) + ((r >> 20 & 1) << 15));
-    std::memcpy(out.data() + at, &value, 2);
-  }
-  return out;
-}
-
-/// Random bytes on the device, a piece of at most 16 MB again and again.
-Result<DeviceAddress> upload_random(Device& device, std::int64_t bytes, WeightsFormat format, std::uint64_t seed) {
-  ADAMK_TRY(const DeviceAddress address, device.allocate(bytes));
-  const std::int64_t piece = std::min<std::int64_t>(bytes, std::int64_t{16} << 20);
-  const std::vector<std::byte> values = random_values(piece, format, seed);
-  for (std::int64_t at = 0; at < bytes; at += piece)
-    ADAMK_CHECK(device.upload(address + static_cast<DeviceAddress>(at),
-                              std::span(values).first(static_cast<std::size_t>(std::min(piece, bytes - at)))));
-  return address;
-}
 
 struct Entry {
   std::uint32_t clocks = 0, second = 0;   // waited, or times through the loop
@@ -114,14 +86,7 @@ Result<std::vector<TileClocks>> measure_tiles(Device& device, const Deployment& 
   Recipe recipe = make_recipe(deployment, schedule, stamped);
   recipe.packed_bytes = schedule.smem.ring;
   recipe.workspace_bytes = layout.bytes;
-  auto weights = std::make_shared<Decoder::DeviceWeights>();
-  weights->device = &device;
-  ADAMK_TRY(weights->packed, upload_random(device, recipe.packed_bytes, deployment.weights, options.seed));
-  ADAMK_TRY(weights->small_tensors, upload_random(device, recipe.small_bytes, deployment.weights, options.seed + 1));
-  ADAMK_TRY(weights->embedding, upload_random(device, recipe.embedding_bytes, deployment.weights, options.seed + 2));
-  const std::vector<std::byte> image = stamped.image();
-  ADAMK_TRY(Decoder decoder, Decoder::create(device, recipe, image, weights));
-  ADAMK_CHECK(decoder.write_kv(random_values(recipe.kv_bytes, deployment.weights, options.seed + 3)));
+  ADAMK_TRY(Decoder decoder, random_decoder(device, recipe, stamped, deployment.weights, options.seed));
 
   Collected collected(schedule);
   std::vector<Entry> entries(static_cast<std::size_t>(layout.bytes - layout.offset) / sizeof(Entry));

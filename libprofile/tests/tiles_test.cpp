@@ -9,39 +9,10 @@
 #include "adamk/codegen/facts.h"
 #include "adamk/profile/emulated_device.h"
 #include "adamk/ptx/module.h"
+#include "small_deployment.h"
 
 namespace adamk {
 namespace {
-
-Deployment small_deployment() {
-  Deployment d;
-  d.model.family = "llama";
-  d.model.layers = 2;
-  d.model.hidden = 128;
-  d.model.heads = 4;
-  d.model.kv_heads = 2;
-  d.model.head_dim = 32;
-  d.model.ffn = 192;
-  d.model.vocab = 320;
-  d.model.max_positions = 64;
-  d.model.norm_eps = 1e-5;
-  d.target.name = "small";
-  d.target.product = "small";
-  d.target.sm = 90;
-  d.target.sms = 2;
-  d.target.smem_per_block = 232448;
-  d.target.smem_per_sm = 233472;
-  d.target.smem_reserved = 1024;
-  d.target.registers_per_sm = 65536;
-  d.target.l2_bytes = 1 << 20;
-  d.target.memory_bytes = std::int64_t{1} << 32;
-  d.target.read_gbps = 1000;
-  d.target.hop_us = 1;
-  d.target.clock_mhz = 1500;
-  d.workload.context = 64;
-  d.workload.steps_per_launch = 4;
-  return d;
-}
 
 TEST(Tiles, a_stamped_kernel_leaves_a_clock_for_every_tile_but_first_and_last) {
   if (const auto version = nvrtc_version(); !version) GTEST_SKIP() << version.error().message;
@@ -52,7 +23,7 @@ TEST(Tiles, a_stamped_kernel_leaves_a_clock_for_every_tile_but_first_and_last) {
   plan->consumer_warps = 4;
   const auto schedule = make_schedule(deployment, *plan);
   ASSERT_TRUE(schedule) << schedule.error().message;
-  const auto source = emit_stamped_source(deployment, *schedule);
+  const auto source = emit_source(deployment, *schedule, Instrument::tiles);
   ASSERT_TRUE(source);
   auto stamped = compile(*source, deployment.target.arch());
   ASSERT_TRUE(stamped) << stamped.error().message;

@@ -298,11 +298,26 @@ Result<void> Decoder::read_kv(std::span<std::byte> kv) {
   return state_->device.download(kv, state_->kv);
 }
 
+namespace {
+
+Result<void> within_workspace(const Recipe& recipe, std::int64_t offset, std::int64_t bytes) {
+  const std::int64_t all = recipe.workspace_bytes;
+  if (offset < 0 || offset > all || bytes < 0 || bytes > all - offset)
+    return fail(Errc::bad_input, "workspace: {} bytes from {} are not within its {}", bytes, offset, all);
+  return {};
+}
+
+}  // namespace
+
 Result<void> Decoder::read_workspace(std::int64_t offset, std::span<std::byte> to) {
-  const std::int64_t bytes = state_->recipe.workspace_bytes;
-  if (offset < 0 || offset > bytes || static_cast<std::int64_t>(to.size()) > bytes - offset)
-    return fail(Errc::bad_input, "workspace: {} bytes from {} are not within its {}", to.size(), offset, bytes);
+  ADAMK_CHECK(within_workspace(state_->recipe, offset, static_cast<std::int64_t>(to.size())));
   return state_->device.download(to, state_->workspace + static_cast<DeviceAddress>(offset));
+}
+
+Result<void> Decoder::clear_workspace(std::int64_t offset, std::int64_t bytes) {
+  ADAMK_CHECK(within_workspace(state_->recipe, offset, bytes));
+  ADAMK_CHECK(state_->device.fill(state_->workspace + static_cast<DeviceAddress>(offset), 0, bytes));
+  return state_->device.synchronize();
 }
 
 Result<void> Decoder::poison_outputs() {

@@ -12,9 +12,19 @@
 
 namespace adamk {
 
+/// What a kernel does besides decoding: nothing; or it takes the clocks of its consumers' tiles, and then decodes nothing; or it
+/// records where its time goes, and decodes the same tokens a little later.
+enum class Instrument { none, tiles, timeline };
+
 /// A self-contained translation unit: it includes nothing and compiles with NVRTC or nvcc for any sm_80 or later. Pure
 /// function of its arguments, byte for byte.
-Result<std::string> emit_source(const Deployment& deployment, const Schedule& schedule);
+///
+/// Instrument::tiles: a clock read at the end of every consumer tile. The loader fills the ring once, from the first
+/// `schedule.smem.ring` bytes of the weights, and that is what every tile is multiplied with: results are meaningless, and nothing
+/// waits for memory. Attention fused with its projection is not timed. Entries: StampLayout.
+/// Instrument::timeline: the end of every stage of every warp, and its waits by what was waited for. Records: TimelineLayout.
+Result<std::string> emit_source(const Deployment& deployment, const Schedule& schedule,
+                                Instrument instrument = Instrument::none);
 
 /// Where a stamped kernel leaves its clocks: 8 bytes {clocks, of them waited} at `offset` of a workspace of `bytes`,
 /// [stage (StageKind)][SM][consumer warp][tile, the first `tiles`]. Attention: one entry a walk over positions, {clocks, times
@@ -25,10 +35,17 @@ struct StampLayout {
 };
 StampLayout stamp_layout(const Schedule& schedule);
 
-/// The same kernel with a clock read at the end of every consumer tile, to be timed by itself: its loader fills the ring
-/// once, from the first `schedule.smem.ring` bytes of the weights, and that is what every tile is multiplied with: results are
-/// meaningless, and nothing waits for memory. Attention fused with its projection is not timed.
-Result<std::string> emit_stamped_source(const Deployment& deployment, const Schedule& schedule);
+/// Where Instrument::timeline leaves its records, 12 words of 32 bits at `records` of a workspace of `bytes`:
+/// [step, the first `steps` of a launch][layer, and one behind the last][stage][SM][warp: consumers, loader, storer, launcher][word].
+/// Word 0: the SM's clock at the stage's end, 0 where the warp had no part in it; then clocks waited, by cause (WaitedFor in
+/// primitives.cuh), added to what was there. At `anchors` for each SM {global timer in ns, 64 bits; clock, 64 bits} at begin and end.
+/// The head is stage `head` of the layer behind the last, its inputs are waited for as stage `qkv` there.
+struct TimelineLayout {
+  static constexpr int stages = 6, steps = 4, words = 12;
+  int layers = 0, sms = 0, warps = 0;   // layers: one more than the model's
+  std::int64_t anchors = 0, records = 0, bytes = 0;
+};
+TimelineLayout timeline_layout(const Model& model, const Schedule& schedule);
 
 struct Kernel {
   std::string source;

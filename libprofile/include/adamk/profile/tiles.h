@@ -29,7 +29,7 @@ struct TileClocks {
   double waited = 0;                     // mean, left out of `clocks`
 };
 
-/// `stamped`: compiled from emit_stamped_source. Only stages of which some SM has two tiles or more: the first tile of each is
+/// `stamped`: compiled from emit_source with Instrument::tiles. Only stages of which some SM has two tiles or more: the first tile of each is
 /// left out, and where there are four or more the last. Fails as a Decoder does.
 Result<std::vector<TileClocks>> measure_tiles(Device& device, const Deployment& deployment, const Schedule& schedule,
                                               const Kernel& stamped, const TileOptions& options = {});

@@ -66,6 +66,8 @@ class Decoder {
   Result<void> read_kv(std::span<std::byte> kv);
   /// Bytes of the exchange workspace from `offset` on.
   Result<void> read_workspace(std::int64_t offset, std::span<std::byte> to);
+  /// Makes `bytes` of them zeros: of an instrumented kernel's own part, which the exchange does not use.
+  Result<void> clear_workspace(std::int64_t offset, std::int64_t bytes);
   /// Fills logits and tokens with a pattern no kernel writes, so that an element left unwritten is seen.
   Result<void> poison_outputs();
   /// Steps decoded with the present workspace, modulo 2^32: the epoch of the next launch.
