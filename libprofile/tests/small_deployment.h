@@ -15,7 +15,7 @@ inline Deployment small_deployment() {
   d.model.head_dim = 32;
   d.model.ffn = 192;
   d.model.vocab = 320;
-  d.model.max_positions = 64;
+  d.model.max_positions = 256;
   d.model.norm_eps = 1e-5;
   d.target.name = "small";
   d.target.product = "small";
@@ -30,7 +30,7 @@ inline Deployment small_deployment() {
   d.target.read_gbps = 1000;
   d.target.hop_us = 1;
   d.target.clock_mhz = 1500;
-  d.workload.context = 64;
+  d.workload.context = 256;
   d.workload.steps_per_launch = 4;
   return d;
 }

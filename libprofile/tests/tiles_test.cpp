@@ -30,7 +30,7 @@ TEST(Tiles, a_stamped_kernel_leaves_a_clock_for_every_tile_but_first_and_last) {
   stamped->cubin.clear();   // the emulator runs the PTX
   const auto device = EmulatedDevice::make(deployment.target);
   TileOptions options;
-  options.position = 40;
+  options.position = 136;
   options.steps = 2;
   options.launches = 1;
   const auto clocks = measure_tiles(*device, deployment, *schedule, *stamped, options);
@@ -38,7 +38,7 @@ TEST(Tiles, a_stamped_kernel_leaves_a_clock_for_every_tile_but_first_and_last) {
 
   // Two SMs of four warps. qkv: 256 rows, 8 tiles an SM, of which 6 count; output, down: 128 rows, 4, 2; gate_up: 384 rows,
   // 12, 10; head: 320 rows, 10, 8. Attention: one walk for each warp of the SMs that have a KV head, when it goes round twice:
-  // 41 positions, 8 at a time for each of 4 warps, are two turns for the first warp of each SM and fewer for the others.
+  // 137 positions, 8 at a time for each of 4 warps and 4 of those a turn, are two turns for two warps of each SM.
   std::map<StageKind, int> samples;
   for (const TileClocks& each : *clocks) {
     samples[each.stage] = each.samples;
