@@ -142,10 +142,12 @@ StageCost attention_cost(const Context& context, const StagePlan& stage) {
   const double fair = context.bytes_per_us / plan.grid;
   const double read_us = items_per_sm * positions * model.head_dim * 4 / (fair * context.constants.sm_share);
   const double at_once = plan.consumer_warps * std::max(1, 32 / shape.lanes_per_position);
+  // A known turn takes several positions of each lane group; the formula prices them one by one.
   const auto known = context.tiles.find(stage.kind);
-  const double turn_clocks =
-      known != context.tiles.end() ? known->second : shape.heads_per_pass * context.constants.position_clocks;
-  const double serial = std::ceil(positions / at_once) * shape.passes * turn_clocks * items_per_sm;
+  const double serial = shape.passes * items_per_sm *
+                        (known != context.tiles.end()
+                             ? std::ceil(positions / (at_once * shape.positions_together)) * known->second
+                             : std::ceil(positions / at_once) * shape.heads_per_pass * context.constants.position_clocks);
   const Hop exchange = hop(context, stage.input, inputs(context, stage));
   StageCost cost{.kind = stage.kind, .times = model.layers};
   cost.exchange_us = exchange.latency_us + exchange.serial_us;   // K and V are too little to prefetch behind it

@@ -82,7 +82,7 @@ TEST(CostModel, ClocksOfTilesThatAreKnownReplaceTheFormulasTerm) {
     return stage(predict(d, *schedule, -1, {}, {{StageKind::attention, clocks}}), StageKind::attention).attention_us;
   };
   const AttentionShape& shape = schedule->attention;
-  const double at_once = plan.consumer_warps * (32.0 / shape.lanes_per_position);
+  const double at_once = plan.consumer_warps * (32.0 / shape.lanes_per_position) * shape.positions_together;
   const double turns = std::ceil(std::ceil(4096.0 / shape.splits) / at_once) * shape.passes;
   EXPECT_NEAR(attention(30000) - attention(20000), turns * 10000 / d.target.clock_mhz, 1e-6);
 }
