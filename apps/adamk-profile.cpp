@@ -153,7 +153,7 @@ Result<void> run_profile(const ProfileFlags& flags, const CommonOptions& options
   Profile profile;
   profile.device = device->info().name;
   profile.position = flags.position < 0 ? default_timing_position(artifact.recipe, flags.steps) : flags.position;
-  const CheckBeforeTiming check{profile.position, flags.seed, flags.unverified};
+  const CheckBeforeTiming check{{profile.position}, flags.seed, flags.unverified};
   ADAMK_TRY(profile.verified, check_before_timing(flags.artifact, artifact, decoder, check, options));
 
   TimingOptions timing;

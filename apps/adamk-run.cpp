@@ -8,12 +8,12 @@
 #include "adamk/dag/deployment.h"
 #include "adamk/profile/emulated_device.h"
 #include "adamk/profile/oracle.h"
-#include "adamk/profile/timing.h"
 #include "adamk/profile/verify.h"
 #include "adamk/runtime/artifact.h"
 #include "adamk/runtime/decoder.h"
 #include "adamk/runtime/sequence.h"
 #include "common/artifact_flags.h"
+#include "common/bench.h"
 #include "common/command.h"
 
 namespace adamk {
@@ -24,11 +24,9 @@ struct RunFlags {
   std::string prompt;
   std::vector<int> tokens;
   std::vector<std::int64_t> positions;
-  std::int64_t position = 0;
   int steps = 0;
-  int repeat = 100;
   std::uint64_t seed = 1;
-  bool reference = false, unverified = false, no_cupti = false;
+  bool reference = false;
 };
 
 Result<std::vector<int>> prompt_of(const RunFlags& flags, int vocab) {
@@ -267,56 +265,6 @@ Result<void> run_generate(const RunFlags& flags, const CommonOptions& options) {
   return print(fmt::format("{}", fmt::join(made, ",")));
 }
 
-// ---- bench
-
-Result<void> print_timing(const Timing& timing, const Artifact& artifact, const RunFlags& flags,
-                          const std::string& device, const std::string& verified, const CommonOptions& options) {
-  const Recipe& recipe = artifact.recipe;
-  const Statistics& us = timing.per_token;
-  const double bytes = token_bytes(recipe, flags.position, timing.steps).total();
-  const double gbps = bytes / us.median / 1e3;
-  if (options.json) {
-    return print_json(Json{{"device", device},
-                           {"deployment", recipe.deployment_key},
-                           {"plan", recipe.plan_hash},
-                           {"verified", !flags.unverified},
-                           {"method", to_string(timing.method)},
-                           {"position", flags.position},
-                           {"steps_per_launch", timing.steps},
-                           {"us_per_token", statistics_to_json(us)},
-                           {"events_us_per_token", timing.events_us},
-                           {"tokens_per_s", 1e6 / us.median},
-                           {"bytes_per_token", bytes},
-                           {"gbps", gbps},
-                           {"settled", timing.launches.settled},
-                           {"discarded", timing.launches.discarded},
-                           {"samples_us", timing.samples_us}});
-  }
-  Table table{{{"device"}, {"position", true}, {"us/token", true}, {"p10", true}, {"p90", true}, {"samples", true},
-               {"tokens/s", true}, {"MB/token", true}, {"GB/s", true}, {"clock"}, {"verified"}}, {}};
-  table.rows.push_back({device, flags.position, Cell(us.median, 2), Cell(us.p10, 2), Cell(us.p90, 2), us.count,
-                        Cell(1e6 / us.median, 0), Cell(bytes / 1e6, 2), Cell(gbps, 0), to_string(timing.method), verified});
-  return print_table(table, TableFormat::text, options);
-}
-
-Result<void> run_bench(const RunFlags& flags, const CommonOptions& options) {
-  ADAMK_CHECK(refuse_emulated(flags.artifact.device, "an emulated device has no time"));
-  ADAMK_TRY(const Artifact artifact, open_artifact(flags.artifact.folder, flags.artifact.checks()));
-  ADAMK_TRY(const auto device, open_cuda_device(flags.artifact.device.index));
-  ADAMK_TRY(Decoder decoder, Decoder::create(*device, artifact.recipe, artifact.inputs()));
-  const CheckBeforeTiming check{flags.position, flags.seed, flags.unverified};
-  ADAMK_TRY(const std::string verified, check_before_timing(flags.artifact, artifact, decoder, check, options));
-  TimingOptions timing_options;
-  timing_options.position = flags.position;
-  timing_options.steps = flags.steps;
-  timing_options.max_samples = flags.repeat;
-  timing_options.min_samples = std::min(timing_options.min_samples, flags.repeat);
-  timing_options.use_cupti = !flags.no_cupti;
-  ADAMK_TRY(const Timing timing, time_decoder(decoder, timing_options));
-  note_timing(timing, options);
-  return print_timing(timing, artifact, flags, device->info().name, verified, options);
-}
-
 // ---- flags
 
 void add_prompt(CLI::App& app, RunFlags& flags) {
@@ -326,6 +274,7 @@ void add_prompt(CLI::App& app, RunFlags& flags) {
 
 int run(int argc, char** argv) {
   RunFlags flags;
+  BenchFlags bench;
   Command command("adamk-run", "Decode with an exported artifact.");
   CLI::App& verify = command.add("verify", "Compare the kernel with the double-precision reference decoder.",
                                  [&] { return run_verify(flags, command.options()); });
@@ -348,17 +297,8 @@ int run(int argc, char** argv) {
   generate.add_flag("--reference", flags.reference, "Decode with the reference decoder on the CPU instead of the kernel");
   generate.preparse_callback([&](std::size_t) { flags.steps = 64; });
 
-  CLI::App& bench = command.add("bench", "Time decode steps, back to back.",
-                                [&] { return run_bench(flags, command.options()); });
-  add_artifact_flags(bench, flags.artifact);
-  bench.add_option("--position", flags.position, "Of the first token of each launch")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  bench.add_option("--steps", flags.steps, "Tokens one launch decodes; 0: as many as it can")->check(CLI::NonNegativeNumber);
-  bench.add_option("--repeat", flags.repeat, "Most launches to time")->check(CLI::PositiveNumber)->capture_default_str();
-  bench.add_option("--seed", flags.seed, "Of random KV and tokens of the check before timing")->capture_default_str();
-  bench.add_flag("--unverified", flags.unverified, "Time without verifying first; the result says so");
-  bench.add_flag("--no-cupti", flags.no_cupti, "Time with CUDA events even where CUPTI works");
+  CLI::App& timed = command.add("bench", "Time decode steps, back to back.", [&] { return run_bench(bench, command.options()); });
+  add_bench_flags(timed, bench);
   return command.run(argc, argv);
 }
 

@@ -53,7 +53,7 @@ Result<std::string> check_before_timing(const ArtifactFlags& flags, const Artifa
   ADAMK_TRY(const Deployment deployment, deployment_of(artifact));
   ADAMK_TRY(const Weights weights, weights_of(flags, artifact, deployment));
   VerifyOptions wanted;
-  wanted.positions = {check.position};
+  wanted.positions = check.positions;
   wanted.greedy_tokens = 2;
   wanted.seed = check.seed;
   wanted.origin = weights_origin(source);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "adamk/base/result.h"
 #include "adamk/dag/deployment.h"
@@ -42,7 +43,7 @@ WeightsOrigin weights_origin(const WeightsFlags& weights);
 Result<Weights> weights_of(const ArtifactFlags& flags, const Artifact& artifact, const Deployment& deployment);
 
 struct CheckBeforeTiming {
-  std::int64_t position = 0;
+  std::vector<std::int64_t> positions;   // where logits are compared
   std::uint64_t seed = 1;
   bool unverified = false;   // --unverified: the user wants to see it all the same
 };
